@@ -1,0 +1,18 @@
+# Flags that every target shares.
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+add_library(drafthorse_flags INTERFACE)
+# Contraction off: a product and a sum are fused only where the source says fma, so that every
+# instruction set gives the same bits (docs/architecture.md, law 1).
+target_compile_options(drafthorse_flags INTERFACE -Wall -Wextra -Wno-psabi -ffp-contract=off -fno-math-errno)
+if(DRAFTHORSE_WERROR)
+  target_compile_options(drafthorse_flags INTERFACE -Werror)
+endif()
+if(DRAFTHORSE_SANITIZE)
+  target_compile_options(drafthorse_flags INTERFACE -fsanitize=${DRAFTHORSE_SANITIZE} -fno-omit-frame-pointer -g1)
+  target_link_options(drafthorse_flags INTERFACE -fsanitize=${DRAFTHORSE_SANITIZE})
+endif()
+target_include_directories(drafthorse_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)

@@ -1,0 +1,81 @@
+#pragma once
+// What the engine asks of a backend: load a Network, keep sequences' states, run ragged batches of rows.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "network/network.h"
+
+namespace drafthorse {
+
+struct BackendOptions {
+  std::string backend = "auto";     // auto | cpu | reference (| cuda | mlx, where built)
+  int threads = 0;                  // 0: as many as the affinity mask, cgroup quota and real cores allow
+  uint64_t kv_bytes = 0;            // budget of the KV pool; 0: room for one full context
+  int context = 0;                  // positions a sequence may have; 0: the model's own
+  std::string isa = "auto";         // cpu: auto | portable | avx2 | avx512 (tests compare them)
+  bool quantised_activations = true; // reference: false gives fp32 activations (the oracle for transformers)
+};
+
+// The state of one sequence: KV blocks by position. Made by a Model and used with that Model only.
+class State {
+ public:
+  virtual ~State() = default;
+  virtual int length() const = 0;            // positions held: the single source of truth
+  // Forgets positions >= length. length <= this->length().
+  virtual void truncate(int length) = 0;
+};
+
+// Which rows of an item get logits.
+enum class LogitRows { none, last, all };
+
+// `tokens` of one sequence, at positions state->length() .. + tokens.size() - 1.
+struct BatchItem {
+  State* state = nullptr;
+  std::span<const int32_t> tokens;
+  LogitRows logits = LogitRows::last;
+};
+
+// logits: [rows, vocab] fp32, the items' rows one after another in item order; valid until the next run.
+struct RunOutput {
+  std::span<const float> logits;
+  int rows = 0;
+};
+
+// A part of the memory a model holds, for the budget and for `inspect`.
+struct MemoryPart {
+  std::string name;   // "weights", "kv", "buffers"
+  uint64_t bytes = 0;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual int vocab() const = 0;
+  virtual int context() const = 0;
+  virtual std::string description() const = 0;              // "cpu avx2, 2 threads"
+  virtual std::vector<MemoryPart> memory() const = 0;
+
+  virtual std::unique_ptr<State> new_state() = 0;
+  // True when the KV pool can take `positions` more for this state; reserve keeps them for it.
+  // Error: out_of_memory with the numbers.
+  virtual Status reserve(State& state, int positions) = 0;
+  // Extends every item's state by its tokens and computes the asked logits. Every row's result depends only on its
+  // sequence's tokens up to it: not on the other items, on how tokens are cut into calls, or on the thread count.
+  // Items have distinct states, at least one token each, token ids in [0, vocab). `cancelled`, when set, is polled
+  // between blocks; when it returns true the run stops, no state is extended, and out.rows is 0.
+  virtual RunOutput run(std::span<const BatchItem> batch, const std::function<bool()>& cancelled = {}) = 0;
+};
+
+using Progress = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
+
+// Loads (packs) the network's weights. Errors: unsupported names block and format; out_of_memory the numbers.
+Result<std::unique_ptr<Model>> load_model(const Network& network, const BackendOptions& options,
+                                          const Progress& progress = {});
+
+}  // namespace drafthorse
