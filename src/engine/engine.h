@@ -2,12 +2,14 @@
 // One thread that owns the model and serves all requests: prefill, decode, verify, sampling.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "backend/backend.h"
+#include "draft/drafter.h"
 #include "engine/request.h"
 
 namespace drafthorse {
@@ -18,6 +20,11 @@ struct EngineOptions {
   int prefill_chunk = 256;          // most prefill rows a step carries
   std::string draft = "auto";       // server-wide: off overrides requests' auto
   std::string policy_cache;         // file for measured row costs; empty: do not keep
+  std::string policy_key;           // what the costs belong to: checkpoint identity; the model's description is added
+  std::vector<double> row_cost;     // [1..16] relative step costs to use in place of measuring (index 0 unused)
+  int kept_states = 4;              // finished sequences whose states stay for prompts that extend them; 0: none
+  // Makes a request's drafter; empty: prompt lookup.
+  std::function<std::unique_ptr<Drafter>(const EngineRequest&)> make_drafter;
 };
 
 using RequestId = uint64_t;

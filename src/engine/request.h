@@ -42,7 +42,8 @@ struct TokenEvent {
 
 enum class FinishReason { stop, length, cancelled, error };
 
-struct DrafterStats { int64_t proposed = 0, accepted = 0, steps = 0; };  // steps: verify calls that carried its drafts
+// steps: verify calls that carried its drafts; parked: calls where it had a proposal that did not pay.
+struct DrafterStats { int64_t proposed = 0, accepted = 0, steps = 0, parked = 0; };
 
 struct RequestStats {
   int prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
