@@ -1,0 +1,122 @@
+#include "core/topology.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+
+namespace drafthorse {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::string> read_line(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  if (!file || !std::getline(file, line)) return std::nullopt;
+  return line;
+}
+
+std::vector<int> affinity_cpus() {
+  std::vector<int> cpus;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+    }
+  }
+  if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
+
+// CPUs that share a core name each other in the same list, so the list itself identifies the core.
+int count_cores(const fs::path& root, const std::vector<int>& cpus) {
+  std::set<std::string> cores;
+  for (int cpu : cpus) {
+    fs::path topology = root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu)) / "topology";
+    auto siblings = read_line(topology / "thread_siblings_list");
+    cores.insert(siblings ? *siblings : "cpu" + std::to_string(cpu));
+  }
+  return static_cast<int>(cores.size());
+}
+
+// "max 100000" or "150000 100000".
+std::optional<double> v2_quota(const fs::path& folder) {
+  auto line = read_line(folder / "cpu.max");
+  if (!line) return std::nullopt;
+  std::istringstream in(*line);
+  double quota = 0, period = 0;
+  if (!(in >> quota >> period) || quota <= 0 || period <= 0) return std::nullopt;
+  return quota / period;
+}
+
+std::optional<double> v1_quota(const fs::path& folder) {
+  auto quota = read_line(folder / "cpu.cfs_quota_us"), period = read_line(folder / "cpu.cfs_period_us");
+  if (!quota || !period) return std::nullopt;
+  double q = std::strtod(quota->c_str(), nullptr), p = std::strtod(period->c_str(), nullptr);
+  if (q <= 0 || p <= 0) return std::nullopt;
+  return q / p;
+}
+
+// The tightest quota of `path` and all its parents below `mount`.
+template <class Read>
+void tighten(std::optional<double>& limit, const fs::path& mount, std::string path, Read read) {
+  for (;;) {
+    while (!path.empty() && path.back() == '/') path.pop_back();
+    auto quota = read(path.empty() ? mount : mount / path.substr(1));
+    if (quota && (!limit || *quota < *limit)) limit = quota;
+    size_t slash = path.rfind('/');
+    if (path.empty() || slash == std::string::npos) return;
+    path.resize(slash);
+  }
+}
+
+bool lists_cpu_controller(const std::string& controllers) {
+  std::istringstream in(controllers);
+  for (std::string name; std::getline(in, name, ',');) {
+    if (name == "cpu") return true;
+  }
+  return false;
+}
+
+std::optional<double> cgroup_quota(const fs::path& root) {
+  std::optional<double> limit;
+  std::ifstream file(root / "proc/self/cgroup");
+  // Lines "hierarchy:controllers:path"; v2 has hierarchy 0 and no controllers.
+  for (std::string line; std::getline(file, line);) {
+    size_t first = line.find(':'), second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
+    if (path.empty() || path[0] != '/' || path.find("..") != std::string::npos) path.assign(1, '/');
+    if (controllers.empty()) {
+      tighten(limit, root / "sys/fs/cgroup", path, v2_quota);
+    } else if (lists_cpu_controller(controllers)) {
+      for (const char* mount : {"sys/fs/cgroup/cpu", "sys/fs/cgroup/cpu,cpuacct"}) {
+        tighten(limit, root / mount, path, v1_quota);
+      }
+    }
+  }
+  return limit;
+}
+
+}  // namespace
+
+int CpuLimits::workers() const {
+  int workers = cores;
+  if (quota) workers = std::min(workers, static_cast<int>(std::max(1.0, *quota)));
+  return std::max(workers, 1);
+}
+
+CpuLimits read_cpu_limits(const std::filesystem::path& root) {
+  CpuLimits limits;
+  limits.cpus = affinity_cpus();
+  limits.cores = count_cores(root, limits.cpus);
+  limits.quota = cgroup_quota(root);
+  return limits;
+}
+
+}  // namespace drafthorse
