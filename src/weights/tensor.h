@@ -24,7 +24,23 @@ enum class Format : uint8_t {
 };
 std::string_view name(Format format);
 
-// A borrowed view; the Checkpoint that made it owns the bytes and must outlive it.
+// How elements are grouped in a contiguous format: `elements` values in `bytes` bytes. {0, 0} for the MLX formats,
+// whose size depends on bits and group_size.
+struct BlockLayout {
+  int elements = 0, bytes = 0;
+};
+BlockLayout block_layout(Format format);
+
+// Product of the shape (1 for a scalar). Errors: corrupt when a size is negative or the product exceeds int64.
+Result<int64_t> element_count(std::span<const int64_t> shape);
+// Bytes of a contiguous tensor. Errors: corrupt when the contiguous axis is no whole number of blocks, or on
+// overflow; unsupported for the MLX formats.
+Result<size_t> byte_count(Format format, std::span<const int64_t> shape);
+// "[2, 3]", for messages.
+std::string shape_text(std::span<const int64_t> shape);
+
+// A borrowed view; the Checkpoint that made it owns the bytes and must outlive it. The spans may start at any address:
+// read multi-byte values with load<T> of float_formats.h.
 struct TensorView {
   std::string name;                   // as in the file, e.g. "blk.0.attn_q.weight"
   Format format = Format::f32;
@@ -33,7 +49,7 @@ struct TensorView {
   std::vector<int64_t> shape;         // logical, row-major, outermost first: a linear is [out, in]
   std::span<const std::byte> data, scales, biases;
 
-  int64_t elements() const;           // product of shape
+  int64_t elements() const;           // product of shape; the readers have checked that it fits
   int64_t columns() const { return shape.empty() ? 1 : shape.back(); }          // contiguous axis
   int64_t rows() const { return columns() ? elements() / columns() : 0; }
   size_t bytes() const { return data.size() + scales.size() + biases.size(); }
@@ -41,7 +57,8 @@ struct TensorView {
 
 // The exact value of `count` rows of a tensor: out[r * columns + c], fp32. `first + count` <= rows().
 // Formulas: docs/architecture.md, "Weight formats" (MLX affine and fp blocks, GGUF blocks).
-// Error: unsupported for a format that has no float meaning (i32 …).
+// Errors: unsupported for a format that has no float meaning (i32 …); corrupt when rows, `out` or the tensor's bytes
+// are fewer than the shape and the arguments need.
 Status dequantise(const TensorView& tensor, int64_t first, int64_t count, std::span<float> out);
 
 }  // namespace drafthorse
