@@ -1,0 +1,65 @@
+#pragma once
+// How many drafted tokens to verify: as many as pay for themselves by measured acceptance and measured row cost.
+// Law 1 makes every answer safe: it can change the speed only.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "draft/drafter.h"
+
+namespace drafthorse {
+
+inline constexpr int kMostDraft = 16;  // drafted tokens that one step verifies for one sequence
+
+// Estimates, for one request and one drafter, how likely a drafted token is accepted given that those before it were.
+// One estimate for every evidence class and range of depths (1, 2, 3-4, 5-8, 9-16); older observations fade.
+class Acceptance {
+ public:
+  Acceptance();
+
+  // `proposed` tokens were compared with the sequence; the first `accepted` of them agreed.
+  void observe(int evidence, int proposed, int accepted);
+  // P(depth d is accepted | those before were), d = 1..kMostDraft.
+  double conditional(int evidence, int depth) const;
+
+ private:
+  static constexpr int kRanges = 5;
+  struct Estimate { double trials = 0, successes = 0; };
+
+  std::array<std::array<Estimate, kRanges>, kEvidenceClasses> estimates_;
+};
+
+// Watches drafts that were not verified: as the sequence grows by other means it learns what they would have been
+// worth, so that a parked drafter costs nothing and is taken up again as soon as it would pay.
+class Shadow {
+ public:
+  // Starts to watch unless a draft is being watched already.
+  void watch(int evidence, std::vector<int32_t> draft);
+  // The sequence grew by `tokens`; what that settles is told to `acceptance`.
+  void extend(std::span<const int32_t> tokens, Acceptance& acceptance);
+
+ private:
+  int evidence_ = 0;
+  size_t agreed_ = 0;
+  std::vector<int32_t> draft_;
+};
+
+// cost[n]: time of a step of n rows over one of 1 row. Beyond the table the last slope goes on.
+double step_cost(std::span<const double> cost, int rows);
+
+// One sequence that wants to have drafts verified in the next step.
+struct DraftOffer {
+  const Acceptance* acceptance = nullptr;
+  int evidence = 0;
+  int length = 0;     // tokens proposed, at most kMostDraft
+};
+
+// Hands out draft rows: how many of each offer to verify in a step that has `other_rows` rows anyway (decode rows of
+// all sequences, these included, and prefill rows), of which `decode_rows` bring a token each. It maximises expected
+// tokens per time over the step.
+std::vector<int> allot_drafts(std::span<const DraftOffer> offers, int decode_rows, int other_rows,
+                              std::span<const double> cost);
+
+}  // namespace drafthorse

@@ -1,0 +1,447 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "engine/kept_states.h"
+#include "engine/row_costs.h"
+#include "engine/scheduler.h"
+#include "engine/sequence.h"
+
+namespace drafthorse {
+namespace {
+
+constexpr int kGrowth = 256;  // positions reserved at admission for an answer without a limit
+
+double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+Status validate(const EngineRequest& r, int vocab, int context) {
+  if (r.prompt.empty())
+    return Error{ErrorKind::invalid_argument, "the prompt has no tokens; send at least one", "prompt"};
+  if (r.prompt.size() >= static_cast<size_t>(context))
+    return Error{ErrorKind::context_length,
+                 fmt::format("the prompt has {} tokens, the context is {} (one of them must be left for the answer)",
+                             r.prompt.size(), context),
+                 "prompt"};
+  for (size_t i = 0; i < r.prompt.size(); ++i)
+    if (r.prompt[i] < 0 || r.prompt[i] >= vocab)
+      return Error{ErrorKind::invalid_argument,
+                   fmt::format("prompt token {} has id {}, the vocabulary has ids 0 to {}", i, r.prompt[i], vocab - 1),
+                   "prompt"};
+  if (r.max_tokens < 0)
+    return Error{ErrorKind::invalid_argument, fmt::format("max_tokens must be 0 or more, found {}", r.max_tokens),
+                 "max_tokens"};
+  if (r.draft != "auto" && r.draft != "off" && r.draft != "lookup")
+    return Error{ErrorKind::invalid_argument,
+                 fmt::format("draft must be auto, off or lookup, found \"{}\"", r.draft.substr(0, 40)), "draft"};
+  if (r.max_draft < 0 || r.max_draft > kMostDraft)
+    return Error{ErrorKind::invalid_argument,
+                 fmt::format("max_draft must be between 0 and {}, found {}", kMostDraft, r.max_draft), "max_draft"};
+  return validate_sampling(r.sampling, vocab);
+}
+
+}  // namespace
+
+struct Engine::Impl {
+  using SequencePtr = std::shared_ptr<Sequence>;
+
+  Impl(std::unique_ptr<Model> model_in, EngineOptions options_in)
+      : model(std::move(model_in)), options(std::move(options_in)), kept(options.kept_states) {
+    options.max_running = std::max(1, options.max_running);
+    row_cost = options.row_cost;
+    if (row_cost.size() != kMeasuredRows + 1) {
+      const std::string key = options.policy_key + " | " + model->description();
+      row_cost = read_row_costs(options.policy_cache, key);
+      if (row_cost.empty()) {
+        row_cost = measure_row_costs(*model);
+        write_row_costs(options.policy_cache, key, row_cost);
+      }
+    }
+    thread = std::thread([this] { loop(); });
+  }
+
+  ~Impl() {
+    {
+      std::lock_guard lock(mutex);
+      stopping = true;
+      for (auto& [id, s] : by_id) s->cancelled = true;
+    }
+    wake.notify_all();
+    thread.join();
+  }
+
+  Result<RequestId> submit(EngineRequest request, std::shared_ptr<TokenSink> sink) {
+    auto valid = validate(request, model->vocab(), model->context());
+    std::lock_guard lock(mutex);
+    if (!valid || stopping) {
+      ++stats.rejected;
+      if (!valid) return valid.error();
+      return Error{ErrorKind::cancelled, "the engine is shutting down", ""};
+    }
+    const auto most = static_cast<size_t>(options.max_running) + static_cast<size_t>(std::max(0, options.max_queue));
+    if (by_id.size() >= most) {
+      ++stats.rejected;
+      return Error{ErrorKind::busy,
+                   fmt::format("{} requests are running or waiting, which is the limit; try again later", by_id.size()), ""};
+    }
+    const RequestId id = ++last_id;
+    auto sequence = std::make_shared<Sequence>(id, std::move(request), std::move(sink));
+    sequence->tokens = sequence->request.prompt;
+    sequence->stats.prompt_tokens = static_cast<int>(sequence->tokens.size());
+    ++stats.requests;
+    by_id.emplace(id, sequence);
+    queue.push_back(std::move(sequence));
+    wake.notify_all();
+    return id;
+  }
+
+  void cancel(RequestId id) {
+    std::lock_guard lock(mutex);
+    const auto found = by_id.find(id);
+    if (found != by_id.end()) found->second->cancelled = true;
+  }
+
+  // ---- The engine thread ----
+
+  void loop() {
+    for (;;) {
+      {
+        std::unique_lock lock(mutex);
+        wake.wait(lock, [&] { return stopping || !queue.empty() || !running.empty(); });
+        if (stopping && queue.empty() && running.empty()) return;
+      }
+      drop_cancelled();
+      admit();
+      if (!running.empty()) step();
+    }
+  }
+
+  void drop_cancelled() {
+    std::vector<SequencePtr> dropped;
+    {
+      std::lock_guard lock(mutex);
+      const auto is_cancelled = [&](const SequencePtr& s) {
+        if (s->cancelled) dropped.push_back(s);
+        return s->cancelled.load();
+      };
+      std::erase_if(queue, [&](const SequencePtr& s) { return is_cancelled(s); });
+    }
+    for (const auto& s : running)
+      if (s->cancelled) dropped.push_back(s);
+    for (const auto& s : dropped) finish(*s, FinishReason::cancelled);
+  }
+
+  // Takes waiting sequences in order, as long as there is a place and memory for the next one.
+  void admit() {
+    while (static_cast<int>(running.size()) < options.max_running) {
+      SequencePtr s;
+      {
+        std::lock_guard lock(mutex);
+        if (queue.empty() || (memory_short && !running.empty())) return;
+        s = queue.front();
+      }
+      Status reserved = [&]() -> Status {
+        try {
+          return prepare(*s);
+        } catch (const std::exception& e) {
+          return Error{ErrorKind::internal, fmt::format("preparing the request failed: {}", e.what()), ""};
+        }
+      }();
+      if (!reserved) {
+        s->state.reset();
+        if (reserved.error().kind == ErrorKind::out_of_memory && !running.empty()) return;  // waits for the others
+      }
+      {
+        std::lock_guard lock(mutex);
+        queue.pop_front();
+      }
+      if (!reserved) {
+        finish(*s, FinishReason::error, &reserved.error());
+        continue;
+      }
+      if (!s->was_admitted) s->admitted = Clock::now();
+      s->was_admitted = true;
+      running.push_back(std::move(s));
+    }
+  }
+
+  // Gives a sequence its state, memory and drafter. Memory: for the prompt and the longest answer where that fits
+  // beside the others; a sequence that is alone starts with what its tokens need and grows.
+  Status prepare(Sequence& s) {
+    s.state = kept.take(s.tokens);
+    if (!s.state) s.state = model->new_state();
+    if (!s.was_admitted) s.stats.cached_tokens = s.state->length();
+    const int room = s.room(model->context());
+    const int wanted = s.pending() + (s.request.max_tokens > 0 ? room : std::min(room, kGrowth));
+    auto reserved = reserve(s, wanted);
+    if (!reserved && running.empty()) reserved = reserve(s, s.pending());
+    if (!reserved || s.was_admitted) return reserved;
+    s.sampler.extend_prompt(s.request.prompt);
+    if (options.draft != "off" && s.request.draft != "off") {
+      s.drafter = options.make_drafter ? options.make_drafter(s.request) : make_prompt_lookup();
+      if (s.drafter) s.drafter->extend(s.tokens);
+    }
+    return {};
+  }
+
+  // Reserves, at the cost of kept states where need be.
+  Status reserve(Sequence& s, int positions) {
+    for (;;) {
+      auto reserved = model->reserve(*s.state, positions);
+      if (reserved || !kept.drop_oldest()) return reserved;
+    }
+  }
+
+  // Makes sure of memory for the rows of this step. When the pool is exhausted the newest sequence gives its memory
+  // back and waits (its tokens are kept and computed again later); the last one that is left ends with the error.
+  void secure_memory() {
+    for (size_t i = 0; i < running.size();) {
+      Sequence& s = *running[i];
+      auto reserved = reserve(s, static_cast<int>(s.rows.size()));
+      if (!reserved && !s.draft.empty()) {
+        s.rows.resize(s.rows.size() - s.draft.size());
+        s.draft.clear();
+        continue;
+      }
+      if (reserved) {
+        ++i;
+      } else if (running.size() > 1) {
+        const auto newest = running.back();
+        running.pop_back();
+        newest->state.reset();
+        memory_short = true;
+        std::lock_guard lock(mutex);
+        queue.push_front(newest);
+      } else {
+        const auto only = running.back();
+        finish(*only, FinishReason::error, &reserved.error());
+      }
+    }
+  }
+
+  void step() {
+    plan_step(running, {options.prefill_chunk, model->context(), model->vocab(), row_cost});
+    secure_memory();
+    std::vector<SequencePtr> members;
+    for (const auto& s : running)
+      if (!s->rows.empty()) members.push_back(s);
+    if (members.empty()) return;
+    try {
+      run(members);
+    } catch (const std::exception& e) {
+      run_one_by_one(members);
+    }
+  }
+
+  // One model call. An exception leaves every state as it was.
+  void run(const std::vector<SequencePtr>& members) {
+    std::vector<BatchItem> batch;
+    std::vector<int> lengths;
+    uint64_t rows = 0;
+    for (const auto& s : members) {
+      const int count = static_cast<int>(s->rows.size() - s->draft.size());
+      const bool whole = count == s->pending();
+      batch.push_back({s->state.get(), s->rows, whole ? s->draft.empty() ? LogitRows::last : LogitRows::all : LogitRows::none});
+      lengths.push_back(s->state->length());
+      rows += s->rows.size();
+    }
+    const auto all_cancelled = [&] {
+      return std::all_of(members.begin(), members.end(), [](const SequencePtr& s) { return s->cancelled.load(); });
+    };
+    RunOutput out;
+    try {
+      out = model->run(batch, all_cancelled);
+    } catch (...) {
+      for (size_t i = 0; i < members.size(); ++i) members[i]->state->truncate(lengths[i]);
+      throw;
+    }
+    if (members.front()->state->length() == lengths.front()) return;  // stopped: all were cancelled
+    {
+      std::lock_guard lock(mutex);
+      ++stats.steps;
+      stats.rows += rows;
+    }
+    const auto vocab = static_cast<size_t>(model->vocab());
+    size_t row = 0;
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (batch[i].logits == LogitRows::none) continue;
+      const size_t count = batch[i].logits == LogitRows::all ? batch[i].tokens.size() : 1;
+      const auto logits = out.logits.subspan(row * vocab, count * vocab);
+      row += count;
+      try {
+        accept(*members[i], lengths[i], logits);
+      } catch (const std::exception& e) {
+        const Error error{ErrorKind::internal, fmt::format("sampling failed: {}", e.what()), ""};
+        finish(*members[i], FinishReason::error, &error);
+      }
+    }
+  }
+
+  // After an exception: the one at fault fails alone, the others get the same results as before.
+  void run_one_by_one(const std::vector<SequencePtr>& members) {
+    for (const auto& s : members) {
+      try {
+        run({s});
+      } catch (const std::exception& e) {
+        const Error error{ErrorKind::internal, fmt::format("the model failed: {}", e.what()), ""};
+        finish(*s, FinishReason::error, &error);
+      }
+    }
+  }
+
+  // Samples from the rows of a sequence for as long as its drafts agree. logits: [1 + drafts, vocab]; before: the
+  // state's length before the run.
+  void accept(Sequence& s, int before, std::span<const float> logits) {
+    const auto vocab = static_cast<size_t>(model->vocab());
+    const size_t old_size = s.tokens.size();
+    int accepted = 0;
+    std::vector<TokenEvent> events;
+    std::optional<FinishReason> reason;
+    std::optional<Error> error;
+    for (size_t row = 0; row <= s.draft.size() && !reason; ++row) {
+      auto sampled = s.sampler.sample(logits.subspan(row * vocab, vocab), s.tokens.size(), scratch);
+      if (!sampled) {
+        error = sampled.error();
+        reason = FinishReason::error;
+        break;
+      }
+      const int32_t token = sampled->token;
+      events.push_back(std::move(*sampled));
+      s.tokens.push_back(token);
+      s.sampler.extend_output(token);
+      ++s.stats.completion_tokens;
+      const bool agrees = row < s.draft.size() && token == s.draft[row];
+      if (agrees) ++accepted;
+      const auto& stops = s.request.stop_tokens;
+      if (std::find(stops.begin(), stops.end(), token) != stops.end())
+        reason = FinishReason::stop;
+      else if (s.room(model->context()) <= 0)
+        reason = FinishReason::length;
+      if (!agrees) break;
+    }
+    const int base = static_cast<int>(old_size) - before;  // tokens that were pending
+    s.state->truncate(before + base + accepted);
+    count(s, old_size, accepted);
+    if (!events.empty() && !tell(s, events, error)) reason = error ? FinishReason::error : FinishReason::stop;
+    if (reason) finish(s, *reason, error ? &*error : nullptr);
+  }
+
+  // Statistics, drafter and estimates after a sequence grew.
+  void count(Sequence& s, size_t old_size, int accepted) {
+    const auto grown = std::span(s.tokens).subspan(old_size);
+    if (s.stats.completion_tokens == static_cast<int>(grown.size())) s.first_token = Clock::now();
+    ++s.stats.speculation.steps;
+    s.shadow.extend(grown, s.acceptance);
+    if (!s.draft.empty()) {
+      const auto proposed = static_cast<int>(s.draft.size());
+      // A draft that the end of the answer cut short was not refused.
+      s.acceptance.observe(s.evidence, accepted == static_cast<int>(grown.size()) ? accepted : proposed, accepted);
+      auto& drafter = s.stats.by_drafter[std::string(s.drafter->name())];
+      for (DrafterStats* d : {&drafter, &s.stats.speculation}) {
+        d->proposed += proposed;
+        d->accepted += accepted;
+      }
+      ++drafter.steps;
+    }
+    if (s.drafter) s.drafter->extend(grown);
+  }
+
+  // Hands tokens to the sink. False: the sequence ends, with `error` when the sink failed.
+  static bool tell(Sequence& s, std::span<const TokenEvent> events, std::optional<Error>& error) {
+    try {
+      return s.sink->on_tokens(events);
+    } catch (const std::exception& e) {
+      error = Error{ErrorKind::internal, fmt::format("handling new tokens failed: {}", e.what()), ""};
+      return false;
+    }
+  }
+
+  void finish(Sequence& sequence, FinishReason reason, const Error* error = nullptr) {
+    // `s` keeps the sequence alive while it leaves the lists.
+    SequencePtr s;
+    const auto now = Clock::now();
+    {
+      std::lock_guard lock(mutex);
+      const auto found = by_id.find(sequence.id);
+      if (found == by_id.end()) return;
+      s = std::move(found->second);
+      by_id.erase(found);
+      (reason == FinishReason::cancelled ? stats.cancelled : reason == FinishReason::error ? stats.failed : stats.finished)++;
+      stats.prompt_tokens += static_cast<uint64_t>(s->stats.prompt_tokens);
+      stats.completion_tokens += static_cast<uint64_t>(s->stats.completion_tokens);
+      for (const auto& [name, d] : s->stats.by_drafter) {
+        auto& total = stats.by_drafter[name];
+        total.proposed += d.proposed;
+        total.accepted += d.accepted;
+        total.steps += d.steps;
+        total.parked += d.parked;
+      }
+    }
+    std::erase(running, s);
+    memory_short = false;
+    const auto admitted = s->was_admitted ? s->admitted : now;
+    const auto first = s->stats.completion_tokens > 0 ? s->first_token : now;
+    s->stats.queue_seconds = seconds_between(s->submitted, admitted);
+    s->stats.prefill_seconds = seconds_between(admitted, first);
+    s->stats.decode_seconds = seconds_between(first, now);
+    if (s->state && reason != FinishReason::error) {
+      s->tokens.resize(static_cast<size_t>(s->state->length()));
+      kept.keep(std::move(s->tokens), std::move(s->state));
+    }
+    s->state.reset();
+    try {
+      s->sink->on_finish(reason, s->stats, error);
+    } catch (const std::exception&) {
+      // A sink must not throw; the others do not pay for one that does.
+    }
+  }
+
+  std::unique_ptr<Model> model;
+  EngineOptions options;
+  std::vector<double> row_cost;
+
+  mutable std::mutex mutex;             // guards what follows, up to the blank line
+  std::condition_variable wake;
+  bool stopping = false;
+  RequestId last_id = 0;
+  std::deque<SequencePtr> queue;
+  std::unordered_map<RequestId, SequencePtr> by_id;
+  EngineStats stats;
+
+  std::vector<SequencePtr> running;     // engine thread only, oldest first
+  bool memory_short = false;            // a sequence gave its memory back; nobody is admitted until one finishes
+  KeptStates kept;
+  SamplerScratch scratch;
+  std::thread thread;
+};
+
+Engine::Engine(std::unique_ptr<Model> model, EngineOptions options)
+    : impl_(std::make_unique<Impl>(std::move(model), std::move(options))) {}
+Engine::~Engine() = default;
+
+Result<RequestId> Engine::submit(EngineRequest request, std::shared_ptr<TokenSink> sink) {
+  return impl_->submit(std::move(request), std::move(sink));
+}
+void Engine::cancel(RequestId id) { impl_->cancel(id); }
+
+EngineStats Engine::stats() const {
+  std::lock_guard lock(impl_->mutex);
+  EngineStats stats = impl_->stats;
+  stats.queued = static_cast<int>(impl_->queue.size());
+  stats.running = static_cast<int>(impl_->by_id.size()) - stats.queued;
+  return stats;
+}
+
+const Model& Engine::model() const { return *impl_->model; }
+std::vector<double> Engine::row_cost() const { return impl_->row_cost; }
+
+}  // namespace drafthorse

@@ -1,0 +1,53 @@
+#pragma once
+// One request while it is in the engine.
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "draft/drafter.h"
+#include "draft/policy.h"
+#include "engine/engine.h"
+#include "engine/sampler.h"
+
+namespace drafthorse {
+
+using Clock = std::chrono::steady_clock;
+
+struct Sequence {
+  Sequence(RequestId id_, EngineRequest request_, std::shared_ptr<TokenSink> sink_)
+      : id(id_), request(std::move(request_)), sink(std::move(sink_)), sampler(request.sampling) {}
+
+  const RequestId id;
+  const EngineRequest request;
+  const std::shared_ptr<TokenSink> sink;
+  std::atomic<bool> cancelled{false};  // the only member that other threads touch
+
+  // Prompt and output. The state holds a beginning of it; what is beyond must be run. In decode that is one token.
+  std::vector<int32_t> tokens;
+  std::unique_ptr<State> state;        // null while queued
+  Sampler sampler;
+  std::unique_ptr<Drafter> drafter;    // null: drafting is off
+  Acceptance acceptance;
+  Shadow shadow;
+  RequestStats stats;
+  Clock::time_point submitted = Clock::now(), admitted, first_token;
+  bool was_admitted = false;           // a sequence that had to give its memory back is admitted again later
+
+  // Of the step being made.
+  std::vector<int32_t> draft;          // what the drafter proposed, then what is verified
+  int evidence = 0;
+  std::vector<int32_t> rows;           // the tokens that the step runs
+
+  int pending() const { return static_cast<int>(tokens.size()) - state->length(); }
+  // Output tokens that the request may still have.
+  int room(int context) const {
+    int left = context - static_cast<int>(tokens.size());
+    if (request.max_tokens > 0) left = std::min(left, request.max_tokens - stats.completion_tokens);
+    return left;
+  }
+};
+
+}  // namespace drafthorse
