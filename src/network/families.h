@@ -1,0 +1,12 @@
+#pragma once
+// The families: each translates one kind of checkpoint. read_network picks one by model_type or architecture.
+
+#include "network/network.h"
+
+namespace drafthorse {
+
+Result<Network> read_llama(std::shared_ptr<const Checkpoint> checkpoint);  // Llama 3.x, SmolLM2, Mistral
+Result<Network> read_qwen2(std::shared_ptr<const Checkpoint> checkpoint);  // Qwen2, Qwen2.5
+Result<Network> read_qwen3(std::shared_ptr<const Checkpoint> checkpoint);  // Qwen3 dense
+
+}  // namespace drafthorse
