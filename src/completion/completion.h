@@ -17,6 +17,8 @@
 
 namespace drafthorse {
 
+class LookAlikes;  // completion/look_alikes.h
+
 // Everything a served model is, beside its engine.
 struct LoadedModel {
   std::string id;                                    // what /v1/models and `model` call it
@@ -24,6 +26,8 @@ struct LoadedModel {
   Network network;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template; // null: chat is refused by name, completions work
+  std::shared_ptr<const ChatTemplate> tool_template; // used when tools are given; null: chat_template serves both
+  std::shared_ptr<const LookAlikes> look_alikes;     // what user text must not be taken for
   std::vector<int32_t> stop_tokens;
   SamplingParams default_sampling;                   // request field > server flag > generation_config > family > neutral
   std::unique_ptr<Engine> engine;
@@ -60,6 +64,7 @@ struct CompletionRequest {
   std::string draft = "auto";
   int max_draft = 0;
   bool ignore_eos = false;
+  bool parse_special = false;                        // plain text prompts: "<|fim_prefix|>" and the like are tokens
   bool echo = false;                                 // completions only: the prompt's text comes first
 };
 

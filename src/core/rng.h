@@ -2,8 +2,9 @@
 // A counter-based random number generator: noise is a function of its key and counter, never of what was drawn before.
 
 #include <array>
-#include <cmath>
 #include <cstdint>
+
+#include "core/fixed_double.h"
 
 namespace drafthorse {
 
@@ -26,21 +27,6 @@ inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::
 inline std::array<uint32_t, 4> token_bits(uint64_t seed, uint64_t position, uint32_t block) {
   return philox4x32({block, static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), 0},
                     {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
-}
-
-// ln(x) for finite x > 0, as a fixed sequence of double operations (the same bits on every machine; error < 1e-15
-// relative to max(1, |ln x|)). x = m 2^e with m in [sqrt(1/2), sqrt(2)); ln m = 2 atanh((m - 1) / (m + 1)).
-inline double fixed_log(double x) {
-  int exponent = 0;
-  double m = std::frexp(x, &exponent);
-  if (m < 0.70710678118654752) {
-    m *= 2;
-    --exponent;
-  }
-  const double s = (m - 1) / (m + 1), s2 = s * s;
-  double sum = 0;
-  for (int k = 23; k >= 1; k -= 2) sum = sum * s2 + 1.0 / k;
-  return exponent * 0.69314718055994531 + 2 * s * sum;
 }
 
 // Standard Gumbel noise from 32 random bits: -ln(-ln(1 - v)), v = (bits + 1/2) / 2^32. Range about -3.14 .. 22.88.

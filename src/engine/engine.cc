@@ -179,6 +179,7 @@ struct Engine::Impl {
   Status prepare(Sequence& s) {
     s.state = kept.take(s.tokens);
     if (!s.state) s.state = model->new_state();
+    s.reserved = 0;
     if (!s.was_admitted) s.stats.cached_tokens = s.state->length();
     const int room = s.room(model->context());
     const int wanted = s.pending() + (s.request.max_tokens > 0 ? room : std::min(room, kGrowth));
@@ -193,10 +194,13 @@ struct Engine::Impl {
     return {};
   }
 
-  // Reserves, at the cost of kept states where need be.
+  // Reserves, at the cost of kept states where need be. A reservation is never made smaller.
   Status reserve(Sequence& s, int positions) {
+    const int wanted = s.state->length() + positions;
+    if (wanted <= s.reserved) return {};
     for (;;) {
       auto reserved = model->reserve(*s.state, positions);
+      if (reserved) s.reserved = wanted;
       if (reserved || !kept.drop_oldest()) return reserved;
     }
   }
@@ -395,6 +399,7 @@ struct Engine::Impl {
     s->stats.decode_seconds = seconds_between(first, now);
     if (s->state && reason != FinishReason::error) {
       s->tokens.resize(static_cast<size_t>(s->state->length()));
+      (void)model->reserve(*s->state, 0);  // gives back what it did not use
       kept.keep(std::move(s->tokens), std::move(s->state));
     }
     s->state.reset();

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/fixed_double.h"
 #include "core/rng.h"
 
 namespace drafthorse {
@@ -81,7 +82,7 @@ void select_top(std::span<const float> row, Scale scale, size_t k, std::vector<C
   for (auto& c : out) c.first = scale(c.first);
 }
 
-double weight(float z) { return std::exp(static_cast<double>(z)); }
+double weight(float z) { return fixed_exp(static_cast<double>(z)); }
 
 // Sum of the weights of a row, in order.
 double total_weight(std::span<const float> row, Scale scale) {

@@ -34,6 +34,7 @@ struct Sequence {
   Shadow shadow;
   RequestStats stats;
   Clock::time_point submitted = Clock::now(), admitted, first_token;
+  int reserved = 0;                    // positions that the state has memory for
   bool was_admitted = false;           // a sequence that had to give its memory back is admitted again later
 
   // Of the step being made.

@@ -70,7 +70,7 @@ class FakeModel final : public Model {
 
   Status reserve(State& state, int positions) override {
     auto& s = static_cast<FakeState&>(state);
-    const int wanted = std::max(s.reserved, s.length() + positions);
+    const int wanted = s.length() + positions;
     if (used_ + wanted - s.reserved > options_.pool)
       return Error{ErrorKind::out_of_memory,
                    fmt::format("{} positions wanted, {} of {} free", positions, options_.pool - used_, options_.pool), ""};

@@ -1,0 +1,62 @@
+// A checkpoint on disk becomes a served model.
+
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "completion/completion.h"
+#include "completion/look_alikes.h"
+#include "completion/memory_budget.h"
+#include "completion/model_settings.h"
+
+namespace drafthorse {
+namespace {
+
+// File name without ".gguf", or folder name.
+std::string model_id(const std::filesystem::path& path) {
+  const auto clean = path.has_filename() ? path : path.parent_path();
+  return clean.extension() == ".gguf" ? clean.stem().string() : clean.filename().string();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<LoadedModel>> load(const LoadOptions& options, const Progress& progress) {
+  auto checkpoint = Checkpoint::open(options.path);
+  if (!checkpoint) return checkpoint.error();
+  auto network = read_network(*checkpoint);
+  if (!network) return network.error();
+
+  auto model = std::make_shared<LoadedModel>();
+  model->id = options.id.empty() ? model_id((*checkpoint)->path()) : options.id;
+  auto tokenizer = load_tokenizer(**checkpoint);
+  if (!tokenizer) return tokenizer.error();
+  model->tokenizer = std::move(*tokenizer);
+  auto templates = load_chat_templates(**checkpoint);
+  if (!templates) return templates.error();
+  model->chat_template = std::move(templates->chat);
+  model->tool_template = std::move(templates->tools);
+  model->look_alikes = std::make_shared<LookAlikes>(*model->tokenizer);
+  auto stop_tokens = load_stop_tokens(**checkpoint, *model->tokenizer);
+  if (!stop_tokens) return stop_tokens.error();
+  model->stop_tokens = std::move(*stop_tokens);
+  auto sampling = load_sampling(**checkpoint, *network, options);
+  if (!sampling) return sampling.error();
+  model->default_sampling = *sampling;
+
+  auto plan = plan_memory(*network, options.memory, options.backend.context, options.backend.kv_bytes);
+  if (!plan) return plan.error();
+  BackendOptions backend = options.backend;
+  backend.kv_bytes = plan->kv;
+  backend.context = plan->context;
+  auto loaded = load_model(*network, backend, progress);
+  if (!loaded) return loaded.error();
+
+  EngineOptions engine = options.engine;
+  if (engine.policy_key.empty()) engine.policy_key = (*checkpoint)->identity();
+  model->network = std::move(*network);
+  model->engine = std::make_unique<Engine>(std::move(*loaded), std::move(engine));
+  model->created = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return model;
+}
+
+}  // namespace drafthorse
