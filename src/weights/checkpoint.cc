@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "weights/checkpoint_files.h"
 #include "weights/gguf.h"
+#include "weights/safetensors.h"
 
 namespace drafthorse {
 namespace {
@@ -47,9 +47,7 @@ Result<std::shared_ptr<const Checkpoint>> open_folder(const fs::path& folder) {
   if (!files) return files.error();
   const bool has_safetensors =
       std::any_of(files->begin(), files->end(), [](const fs::path& f) { return f.extension() == ".safetensors"; });
-  if (has_safetensors) {
-    return Error{ErrorKind::unsupported, fmt::format("{}: folders of safetensors are not read yet", folder.string()), {}};
-  }
+  if (has_safetensors) return open_safetensors(folder);
   const std::vector<fs::path> models = gguf_models(*files);
   if (models.size() == 1) return open_gguf(models.front());
   if (models.empty()) {
@@ -79,26 +77,6 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const fs::path& path)
                  {}};
   }
   return open_gguf(path);
-}
-
-std::string files_identity(std::span<const MappedFile> files) {
-  std::string text;
-  for (const MappedFile& file : files) {
-    std::error_code error;
-    fs::path absolute = fs::absolute(file.path(), error);
-    text += fmt::format("{} {} {}\n", error ? file.path().string() : absolute.string(), file.bytes().size(),
-                        file.modified_ns());
-  }
-  return text;
-}
-
-void release_pages(std::span<const MappedFile> files, const TensorView& tensor) {
-  const auto begin = [](std::span<const std::byte> part) { return reinterpret_cast<uintptr_t>(part.data()); };
-  for (const auto part : {tensor.data, tensor.scales, tensor.biases}) {
-    for (const MappedFile& file : files) {
-      if (begin(part) >= begin(file.bytes()) && begin(part) < begin(file.bytes()) + file.bytes().size()) file.release(part);
-    }
-  }
 }
 
 }  // namespace drafthorse

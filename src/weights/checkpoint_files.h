@@ -1,17 +1,26 @@
 #pragma once
-// What the two kinds of Checkpoint do alike with their mapped files. Private to the room.
+// The one implementation of Checkpoint: mapped files and the views into them. Private to the room.
 
-#include <span>
-#include <string>
+#include <memory>
+#include <vector>
+
+#include <boost/json/object.hpp>
 
 #include "core/mapped_file.h"
-#include "weights/tensor.h"
+#include "weights/checkpoint.h"
 
 namespace drafthorse {
 
-// Path, size and modification time of each file, one a line.
-std::string files_identity(std::span<const MappedFile> files);
-// Gives the tensor's pages back, in whichever file holds them.
-void release_pages(std::span<const MappedFile> files, const TensorView& tensor);
+// What a reader found; `files` own the bytes of `tensors`, whose names are distinct.
+struct CheckpointParts {
+  Checkpoint::Kind kind = Checkpoint::Kind::gguf;
+  std::filesystem::path path;
+  std::vector<MappedFile> files;
+  std::vector<TensorView> tensors;
+  boost::json::object config;
+  GgufMetadata metadata;
+};
+
+std::shared_ptr<const Checkpoint> make_checkpoint(CheckpointParts parts);
 
 }  // namespace drafthorse

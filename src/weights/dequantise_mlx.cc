@@ -62,7 +62,7 @@ Status check_mlx_storage(const TensorView& tensor) {
   Result<int64_t> count = element_count(tensor.shape);
   if (!count) return storage_error(tensor, count.error().message);
   const int64_t columns = tensor.columns();
-  if (columns % tensor.group_size != 0 || columns % 32 != 0) {
+  if (columns % tensor.group_size != 0) {
     return storage_error(tensor, fmt::format("{} columns are no whole number of groups of {}", columns,
                                              tensor.group_size));
   }

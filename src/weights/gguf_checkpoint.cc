@@ -1,11 +1,9 @@
 // A GGUF model as a Checkpoint: one file, or the parts NAME-00001-of-0000N.gguf of a split one.
 
-#include <functional>
-#include <map>
+#include <set>
 
 #include <fmt/format.h>
 
-#include "core/mapped_file.h"
 #include "weights/checkpoint_files.h"
 #include "weights/gguf.h"
 
@@ -13,34 +11,6 @@ namespace drafthorse {
 namespace {
 
 namespace fs = std::filesystem;
-
-class GgufCheckpoint final : public Checkpoint {
- public:
-  GgufCheckpoint(fs::path path, std::vector<MappedFile> files, GgufMetadata metadata, std::vector<TensorView> tensors)
-      : path_(std::move(path)), files_(std::move(files)), metadata_(std::move(metadata)), tensors_(std::move(tensors)) {
-    for (size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
-  }
-
-  Kind kind() const override { return Kind::gguf; }
-  const fs::path& path() const override { return path_; }
-  const std::vector<TensorView>& tensors() const override { return tensors_; }
-  const TensorView* find(std::string_view name) const override {
-    const auto found = index_.find(name);
-    return found == index_.end() ? nullptr : &tensors_[found->second];
-  }
-  const boost::json::object& config() const override { return config_; }
-  const GgufMetadata& metadata() const override { return metadata_; }
-  std::string identity() const override { return files_identity(files_); }
-  void release(const TensorView& tensor) const override { release_pages(files_, tensor); }
-
- private:
-  fs::path path_;
-  std::vector<MappedFile> files_;
-  GgufMetadata metadata_;
-  std::vector<TensorView> tensors_;
-  std::map<std::string_view, size_t> index_;  // keys borrow the names in tensors_
-  boost::json::object config_;
-};
 
 // The other parts' paths, in order, from this part's name and the split.count it declares.
 Result<std::vector<fs::path>> split_paths(const fs::path& path, int64_t count) {
@@ -116,25 +86,26 @@ Result<std::shared_ptr<const Checkpoint>> open_gguf(const fs::path& path) {
   if (!opened) return opened.error();
   Result<std::vector<Part>> parts = open_parts(path, std::move(*opened));
   if (!parts) return parts.error();
-  GgufMetadata metadata = std::move(parts->front().contents.metadata);
-  std::vector<MappedFile> files;
-  std::vector<TensorView> tensors;
-  std::map<std::string, const MappedFile*, std::less<>> owner;
+  CheckpointParts result;
+  result.kind = Checkpoint::Kind::gguf;
+  result.path = path;
+  result.metadata = std::move(parts->front().contents.metadata);
+  std::set<std::string> names;
   for (Part& part : *parts) {
     for (TensorView& tensor : part.contents.tensors) {
-      if (!owner.emplace(tensor.name, &part.file).second) {
+      if (!names.insert(tensor.name).second) {
         return split_error(part.file.path(), fmt::format("tensor \"{}\" is in another part too", tensor.name));
       }
-      tensors.push_back(std::move(tensor));
+      result.tensors.push_back(std::move(tensor));
     }
+    result.files.push_back(std::move(part.file));
   }
-  const int64_t expected = integer_or(metadata, "split.tensors.count", static_cast<int64_t>(tensors.size()));
-  if (expected != static_cast<int64_t>(tensors.size())) {
-    return split_error(path, fmt::format("expected {} tensors in all parts, found {}", expected, tensors.size()));
+  const auto found = static_cast<int64_t>(result.tensors.size());
+  const int64_t expected = integer_or(result.metadata, "split.tensors.count", found);
+  if (expected != found) {
+    return split_error(path, fmt::format("expected {} tensors in all parts, found {}", expected, found));
   }
-  for (Part& part : *parts) files.push_back(std::move(part.file));
-  return std::shared_ptr<const Checkpoint>(
-      std::make_shared<GgufCheckpoint>(path, std::move(files), std::move(metadata), std::move(tensors)));
+  return make_checkpoint(std::move(result));
 }
 
 }  // namespace drafthorse
