@@ -35,7 +35,7 @@ using IntLanes = typename LanesOf<sizeof(V) / 4>::Int;
 
 template <class V>
 DRAFTHORSE_LANES_INLINE V broadcast(float x) {
-  return V{} + x;
+  return x - V{};  // x - 0 is x, also for -0, and folds to a plain broadcast
 }
 template <>
 DRAFTHORSE_LANES_INLINE float broadcast<float>(float x) {

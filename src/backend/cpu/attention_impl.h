@@ -17,7 +17,7 @@ struct AttentionOf {
   // keep all in 16 registers.
   template <int R>
   static constexpr int registers() {
-    return R == 1 ? 8 : R <= 3 ? 4 : 2;
+    return R == 1 ? 8 : R == 2 ? 4 : 2;
   }
 
   // scores[r * kSoftmaxSegment + j] = q[r] . key[j] for the 64 positions of one block.
@@ -86,12 +86,16 @@ struct AttentionOf {
   // Turns the scores of one query into weights in place: exp(score - max) where seen, 0 elsewhere.
   static void softmax(float* s, int first, int last, float softcap, Softmax& result) {
     if (softcap > 0) Rows<Isa>::softcap(s + first, softcap, last - first);
-    float most = s[first];
-    for (int j = first; j < last; ++j) most = s[j] > most ? s[j] : most;
-    const V shift = broadcast<V>(most);
-    std::fill(s, s + first, -INFINITY);
-    std::fill(s + last, s + kSoftmaxSegment, -INFINITY);
     const int begin = first / W * W, end = (last + W - 1) / W * W;
+    std::fill(s + begin, s + first, -INFINITY);
+    std::fill(s + last, s + end, -INFINITY);
+    V most_lanes = broadcast<V>(-INFINITY);   // the order does not matter to a maximum; a NaN is passed over
+    for (int j = begin; j < end; j += W) most_lanes = larger(most_lanes, load_lanes<V>(s + j));
+    float lanes[W];
+    store_lanes(lanes, most_lanes);
+    float most = lanes[0];
+    for (int i = 1; i < W; ++i) most = larger(most, lanes[i]);
+    const V shift = broadcast<V>(most);
     std::fill(s, s + begin, 0.0f);
     for (int j = begin; j < end; j += W) store_lanes(s + j, exp_fixed(load_lanes<V>(s + j) - shift));
     std::fill(s + end, s + kSoftmaxSegment, 0.0f);
@@ -100,12 +104,18 @@ struct AttentionOf {
   }
 
   static float sum_halves(const float* p) {
-    float sums[kSoftmaxSegment / 2];
-    for (int i = 0; i < kSoftmaxSegment / 2; ++i) sums[i] = p[i] + p[i + kSoftmaxSegment / 2];
-    for (int half = kSoftmaxSegment / 4; half > 0; half /= 2) {
+    constexpr int n = kSoftmaxSegment / 2 / W;
+    V sums[n];
+    for (int i = 0; i < n; ++i) sums[i] = load_lanes<V>(p + i * W) + load_lanes<V>(p + kSoftmaxSegment / 2 + i * W);
+    for (int half = n / 2; half > 0; half /= 2) {
       for (int i = 0; i < half; ++i) sums[i] = sums[i] + sums[i + half];
     }
-    return sums[0];
+    float lanes[W];
+    store_lanes(lanes, sums[0]);
+    for (int half = W / 2; half > 0; half /= 2) {
+      for (int i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
+    }
+    return lanes[0];
   }
 
   // R queries from index `base` of the task.

@@ -38,12 +38,13 @@ float dot(std::span<const float> q, const float* k) {
 Softmax segment(std::span<const float> q, const Cache& cache, size_t offset, int start, int first, int last,
                 float softcap) {
   Softmax result;
+  result.max = -INFINITY;
   float weights[kSegmentPositions] = {};
   for (int j = first; j < last; ++j) {
     float score = dot(q, &cache.keys[j][offset]);
     if (softcap > 0) score = softcap * tanh_fixed(score / softcap);
     weights[j - start] = score;
-    result.max = j == first || score > result.max ? score : result.max;
+    result.max = score > result.max ? score : result.max;
   }
   for (int j = first; j < last; ++j) weights[j - start] = exp_fixed(weights[j - start] - result.max);
   float sums[kSegmentPositions];

@@ -1,0 +1,115 @@
+#include "backend/bench_model.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <vector>
+
+#include "core/thread_pool.h"
+
+namespace drafthorse {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+template <class F>
+double seconds(F f) {
+  const auto start = Clock::now();
+  f();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> x) {
+  std::nth_element(x.begin(), x.begin() + x.size() / 2, x.end());
+  return x[x.size() / 2];
+}
+
+// Tokens that differ, so that no part of the run repeats.
+std::vector<int32_t> some_tokens(int n, int vocab) {
+  std::vector<int32_t> tokens(n);
+  for (int i = 0; i < n; ++i) tokens[i] = int32_t((uint64_t(i) * 7919 + 17) % uint64_t(vocab));
+  return tokens;
+}
+
+void feed(Model& model, State& state, std::span<const int32_t> tokens) {
+  const BatchItem item{&state, tokens, LogitRows::last};
+  (void)model.run({&item, 1});
+}
+
+double decode_seconds(Model& model, State& state, std::span<const int32_t> tokens) {
+  const int depth = state.length();
+  const double time = seconds([&] {
+    for (size_t i = 0; i < tokens.size(); ++i) feed(model, state, tokens.subspan(i, 1));
+  });
+  state.truncate(depth);
+  return time / double(tokens.size());
+}
+
+// What a decode step at `depth` reads of the caches: f16 keys and values.
+uint64_t kv_bytes(const Network& network, int depth) {
+  uint64_t bytes = 0;
+  for (const Block& block : network.blocks) {
+    const Attention& a = std::get<Attention>(block.mixer);
+    const int seen = a.window > 0 ? std::min(depth, a.window) : depth;
+    bytes += uint64_t(seen) * a.kv_heads * a.head_dim * 2 * sizeof(uint16_t);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+double measure_read_bandwidth(int threads) {
+  ThreadPool pool(std::max(threads, 1));
+  std::vector<uint64_t> data((size_t(256) << 20) / sizeof(uint64_t), 1);
+  std::vector<uint64_t> sums(size_t(pool.workers()) * 8);
+  double best = 0;
+  for (int pass = 0; pass < 5; ++pass) {
+    const double time = seconds([&] {
+      pool.run([&](int worker, int workers) {
+        const size_t begin = data.size() * worker / workers, end = data.size() * (worker + 1) / workers;
+        uint64_t sum[8] = {};
+        for (size_t i = begin; i + 8 <= end; i += 8) {
+          for (int j = 0; j < 8; ++j) sum[j] += data[i + j];
+        }
+        sums[size_t(worker) * 8] += std::accumulate(sum, sum + 8, uint64_t(0));
+      });
+    });
+    best = std::max(best, double(data.size() * sizeof(uint64_t)) / time);
+  }
+  // The sum is used, so that no compiler may leave out the reads.
+  return std::accumulate(sums.begin(), sums.end(), uint64_t(0)) > 0 ? best : 0;
+}
+
+Result<ModelBench> bench_model(const Network& network, Model& model, int threads, const ModelBenchOptions& options) {
+  const std::unique_ptr<State> state = model.new_state();
+  const int positions = std::max(options.depth + options.tokens, options.prefill_rows);
+  if (Status status = model.reserve(*state, positions); !status) return status.error();
+  const std::vector<int32_t> tokens = some_tokens(positions, model.vocab());
+  const std::span<const int32_t> all(tokens);
+
+  ModelBench bench;
+  std::vector<double> times;
+  for (int i = 0; i <= options.repeats; ++i) {   // the first one warms up
+    const double time = seconds([&] { feed(model, *state, all.first(size_t(options.prefill_rows))); });
+    state->truncate(0);
+    if (i > 0 || options.repeats == 0) times.push_back(time);
+  }
+  bench.prefill_tokens_per_second = options.prefill_rows / median(times);
+
+  if (options.depth > 0) feed(model, *state, all.first(size_t(options.depth)));
+  times.clear();
+  const std::span<const int32_t> next = all.subspan(size_t(options.depth), size_t(options.tokens));
+  for (int i = 0; i < std::max(options.repeats, 1); ++i) times.push_back(decode_seconds(model, *state, next));
+  bench.decode_tokens_per_second = 1 / median(times);
+
+  uint64_t weights = 0;
+  for (const MemoryPart& part : model.memory()) weights += part.name == "weights" ? part.bytes : 0;
+  if (weights == 0) weights = bytes_per_token(network);
+  bench.bytes_per_token = weights + kv_bytes(network, options.depth + options.tokens / 2);
+  bench.read_bytes_per_second = double(bench.bytes_per_token) * bench.decode_tokens_per_second;
+  bench.bandwidth = measure_read_bandwidth(threads);
+  bench.bandwidth_share = bench.bandwidth > 0 ? bench.read_bytes_per_second / bench.bandwidth : 0;
+  return bench;
+}
+
+}  // namespace drafthorse
