@@ -74,6 +74,9 @@ void decode_iq4_nl(const std::byte* block, float* out) {
   }
 }
 
+// Twice the E2M1 values. GGUF's code 8 is a plain zero, where MLX's is a negative one.
+constexpr int8_t kTwiceE2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
 // {u8 e8m0; u8 qs[16]}: 2^(e8m0 - 127) * E2M1. Computed as half the scale times twice the value, so that the
 // largest scale, 2^128, needs no special case.
 void decode_mxfp4(const std::byte* block, float* out) {
@@ -82,8 +85,8 @@ void decode_mxfp4(const std::byte* block, float* out) {
       std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : static_cast<uint32_t>(exponent - 1) << 23);
   for (int j = 0; j < 16; ++j) {
     const uint8_t q = at(block + 1, j);
-    out[j] = half_scale * (2.0f * e2m1_to_float(q & 15));
-    out[j + 16] = half_scale * (2.0f * e2m1_to_float(q >> 4));
+    out[j] = half_scale * static_cast<float>(kTwiceE2m1[q & 15]);
+    out[j + 16] = half_scale * static_cast<float>(kTwiceE2m1[q >> 4]);
   }
 }
 
