@@ -27,7 +27,8 @@
 // Activations. Each group of A inputs of a row (A = 64 where the weight's group is a multiple of 64, else 32) is
 // quantised by itself, so the result is a function of the row alone:
 //   m = max |x|;  d = m / 127;  id = d > 0 ? 1 / d : 0;  q = round_to_nearest_even(x * id) in -127..127
-// each operation in fp32. (A subnormal d whose inverse overflows counts as d = 0. Inputs are finite.)
+// each operation in fp32. A subnormal d whose inverse overflows counts as d = 0. A group with an infinity or NaN has
+// d = NaN and q = 0, so that the fault shows in every output instead of hiding.
 //
 // Order of the sum. Segments of 512 inputs; total = 0, acc = 0 at a segment's start; inside it, weight group by group
 // (a weight group wider than A is cut at A; two groups of 16 share one activation group):
@@ -67,6 +68,13 @@ Result<Scheme> scheme_of(const TensorView& weight);
 // One row of a quantised weight: codes [inputs], scales [inputs / group], biases [inputs / group] (biased formats).
 void read_row(const TensorView& weight, const Scheme& scheme, int64_t row, std::span<int16_t> codes,
               std::span<float> scales, std::span<float> biases);
+// The two-level scales of 256 inputs in q2_k … q6_k and iq4_xs: scale = d * scale[g], bias = -(dmin * min[g]).
+struct SuperScales {
+  float d, dmin;
+  int scale[16], min[16];
+};
+SuperScales read_super_scales(const TensorView& weight, int64_t row, int64_t block);
+
 // One row of a float-format weight, exact fp32: values [inputs].
 void read_float_row(const TensorView& weight, int64_t row, std::span<float> values);
 

@@ -58,6 +58,7 @@ struct PackedLinear {
   uint8_t scale_type = 0;      // layouts.h, ScaleType
   int steps_per_tile = 1;      // affine groups of 128: 2
   int64_t block_bytes = 0;     // bytes of one block of 16 outputs
+  int64_t segment_bytes = 0;   // of which kSegment inputs take this many
   PageBuffer data;
   int64_t blocks() const { return (outputs + kBlockOutputs - 1) / kBlockOutputs; }
   size_t bytes() const { return data.size(); }
@@ -100,6 +101,7 @@ class Activations {
   void resize(int rows);       // 0..max_rows; forgets what was set. Not thread-safe.
   // Quantises x [inputs] as row `row`. Distinct rows may be set by distinct threads.
   void set_row(const Kernels& kernels, int row, const float* x);
+  bool has(ActivationKind kind) const { return kinds_.has(kind); }
   int rows() const { return rows_; }
   int64_t inputs() const { return inputs_; }
   int64_t segments() const { return (inputs_ + kSegment - 1) / kSegment; }

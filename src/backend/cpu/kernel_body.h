@@ -1,0 +1,476 @@
+#pragma once
+// The kernels, written once over a vector type V of 16 lanes (one lane an output) and compiled for each instruction
+// set by the file that defines V. V is in an anonymous namespace there, so every instance stays private to its file.
+//
+// V offers: Bytes (64 codes), Input (four int8 inputs for every lane), Part (a partial integer sum that holds kDepth
+// products, see depth()), Ints and Floats (16 lanes), and the operations used below.
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "backend/cpu/kernels.h"
+
+namespace drafthorse::kernel {
+
+#define DH_INLINE [[gnu::always_inline]] inline
+#define DH_INLINE_LAMBDA __attribute__((always_inline))
+
+// f(integral_constant 0), …, f(integral_constant N - 1): indices are constants, so arrays of vectors stay in registers.
+template <int N, class F>
+DH_INLINE void unroll(F&& f) {
+  [&]<int... i>(std::integer_sequence<int, i...>) DH_INLINE_LAMBDA {
+    (f(std::integral_constant<int, i>{}), ...);
+  }(std::make_integer_sequence<int, N>{});
+}
+
+// Calls f(integral_constant<int, j>, code vector j) for the 8 vectors of a unit, in the order 0 4 1 5 2 6 3 7.
+template <class V, Codes kCodes, class F>
+DH_INLINE void for_each_code(const uint8_t* p, F&& f) {
+  using B = typename V::Bytes;
+  auto both = [&]<int j>(std::integral_constant<int, j>, B low, B high) DH_INLINE_LAMBDA {
+    f(std::integral_constant<int, j>{}, low);
+    f(std::integral_constant<int, j + 4>{}, high);
+  };
+  // Bits [bit, bit + width) of a plane moved to bit `to`.
+  if constexpr (kCodes == Codes::s8) {
+    unroll<4>([&]<int j>(std::integral_constant<int, j> c) DH_INLINE_LAMBDA { both(c, V::load(p + 64 * j), V::load(p + 64 * (j + 4))); });
+  } else if constexpr (kCodes == Codes::b2) {
+    B planes[2] = {V::load(p), V::load(p + 64)};
+    unroll<4>([&]<int j>(std::integral_constant<int, j> c) DH_INLINE_LAMBDA {
+      both(c, V::template field<2 * (j / 2), 0, 3>(planes[j % 2]), V::template field<2 * (j / 2 + 2), 0, 3>(planes[j % 2]));
+    });
+  } else if constexpr (kCodes == Codes::b3) {
+    B planes[2] = {V::load(p), V::load(p + 64)}, third = V::load(p + 128);
+    unroll<4>([&]<int j>(std::integral_constant<int, j> c) DH_INLINE_LAMBDA {
+      both(c, V::either(V::template field<2 * (j / 2), 0, 3>(planes[j % 2]), V::template field<j, 2, 1>(third)),
+           V::either(V::template field<2 * (j / 2 + 2), 0, 3>(planes[j % 2]), V::template field<j + 4, 2, 1>(third)));
+    });
+  } else if constexpr (kCodes == Codes::b4) {
+    unroll<4>([&]<int j>(std::integral_constant<int, j> c) DH_INLINE_LAMBDA {
+      B q = V::load(p + 64 * j);
+      both(c, V::template field<0, 0, 15>(q), V::template field<4, 0, 15>(q));
+    });
+  } else if constexpr (kCodes == Codes::e2m1 || kCodes == Codes::iq4) {
+    auto table = V::table(kCodes == Codes::iq4 ? kIq4Table : kE2m1Table);
+    unroll<4>([&]<int j>(std::integral_constant<int, j> c) DH_INLINE_LAMBDA {
+      B q = V::load(p + 64 * j);
+      both(c, V::look_up(table, V::template field<0, 0, 15>(q)), V::look_up(table, V::template field<4, 0, 15>(q)));
+    });
+  } else if constexpr (kCodes == Codes::b5) {
+    B fifth = V::load(p + 256);
+    unroll<4>([&]<int j>(std::integral_constant<int, j> c) DH_INLINE_LAMBDA {
+      B q = V::load(p + 64 * j);
+      both(c, V::either(V::template field<0, 0, 15>(q), V::template field<j, 4, 1>(fifth)),
+           V::either(V::template field<4, 0, 15>(q), V::template field<j + 4, 4, 1>(fifth)));
+    });
+  } else {
+    static_assert(kCodes == Codes::b6);
+    B planes[2] = {V::load(p + 256), V::load(p + 320)};
+    unroll<4>([&]<int j>(std::integral_constant<int, j> c) DH_INLINE_LAMBDA {
+      B q = V::load(p + 64 * j);
+      both(c, V::either(V::template field<0, 0, 15>(q), V::template field<2 * (j / 2), 4, 3>(planes[j % 2])),
+           V::either(V::template field<4, 0, 15>(q), V::template field<2 * (j / 2 + 2), 4, 3>(planes[j % 2])));
+    });
+  }
+}
+
+// The decoded vectors of a unit, in the same order.
+template <class V, class F>
+DH_INLINE void for_each_decoded(const uint8_t* p, F&& f) {
+  unroll<8>([&]<int i>(std::integral_constant<int, i>) DH_INLINE_LAMBDA {
+    constexpr int j = i / 2 + i % 2 * 4;
+    f(std::integral_constant<int, j>{}, V::load(p + 64 * j));
+  });
+}
+
+// How many code vectors a 16-bit partial sum holds: depth * 2 * max code * 127 < 2^15.
+constexpr int depth(Codes codes) {
+  return codes == Codes::b6 ? 2 : codes == Codes::b5 || codes == Codes::e2m1 ? 4 : 8;
+}
+
+// Integer dots of one unit with R rows. dot[r][h]: h = 0, or for steps of 16 the half of the unit.
+template <class V, Codes kCodes, bool kHalves, int R>
+struct UnitDots {
+  static constexpr int kParts = kHalves || depth(kCodes) < 8 ? 2 : 1;
+  typename V::Ints dot[R][kHalves ? 2 : 1];
+  typename V::Part part[R][kParts];
+
+  DH_INLINE void clear() {
+    unroll<R>([&](auto r) DH_INLINE_LAMBDA {
+      dot[r][0] = V::zero_ints();
+      if constexpr (kHalves) dot[r][1] = V::zero_ints();
+    });
+  }
+  // x: the unit's 32 inputs of row 0; rows are `stride` bytes apart.
+  template <int j>
+  DH_INLINE void add(std::integral_constant<int, j>, typename V::Bytes code, const int8_t* x, int64_t stride) {
+    constexpr int h = kHalves ? j / 4 : 0;
+    if constexpr (is_signed(kCodes)) {
+      auto prepared = V::prepare_signed(code);
+      unroll<R>([&](auto r) DH_INLINE_LAMBDA {
+        dot[r][h] = V::dot_signed(dot[r][h], prepared, V::input(x + r * stride + 4 * j));
+      });
+    } else {
+      constexpr int part_index = kParts == 2 ? j / 4 : 0;
+      constexpr int order = kParts == 2 ? j % 4 : (j % 4) * 2 + j / 4;  // position among this part's vectors
+      constexpr int kDepth = depth(kCodes);
+      constexpr bool first = order % kDepth == 0, last = order % kDepth == kDepth - 1 || order == (kParts == 2 ? 3 : 7);
+      unroll<R>([&](auto r) DH_INLINE_LAMBDA {
+        auto& p = part[r][part_index];
+        auto in = V::input(x + r * stride + 4 * j);
+        p = first ? V::dot_first(code, in) : V::dot(p, code, in);
+        if constexpr (last) dot[r][h] = V::flush(dot[r][h], p);
+      });
+    }
+  }
+};
+
+// What is added to a layout's zero because V's signed dot works on shifted codes.
+template <class V, Codes kCodes>
+constexpr int zero_shift() {
+  return is_signed(kCodes) ? V::kSignedShift : 0;
+}
+
+// acc[r] of one step. g: index of the activation group (steps of 32 and 64) or of the 16 inputs.
+template <class V, PackedLayout kLayout>
+DH_INLINE void finish_step(typename V::Floats& acc, typename V::Ints dot, typename V::Floats scale,
+                           typename V::Floats bias, const QuantisedSegment& x, int g) {
+  constexpr LayoutTraits t = traits(kLayout);
+  constexpr int zero = t.zero + zero_shift<V, t.codes>();
+  constexpr bool by16 = t.step == 16;
+  if constexpr (zero != 0) dot = V::subtract(dot, zero * (by16 ? x.sum16[g] : x.sum[g]));
+  acc = V::fma(V::to_floats(dot), V::mul(scale, V::set(x.d[by16 ? g / 2 : g])), acc);
+  if constexpr (t.biased) acc = V::fma(bias, V::set(by16 ? x.d_sum16[g] : x.d_sum[g]), acc);
+}
+
+template <class V>
+DH_INLINE typename V::Floats load_scales(const uint8_t* p, ScaleType type) {
+  switch (type) {
+    case ScaleType::f16: return V::load_f16(p);
+    case ScaleType::bf16: return V::load_bf16(p);
+    case ScaleType::f32: return V::load_f32(p);
+    case ScaleType::e8m0: return V::load_e8m0_half(p);
+    case ScaleType::e4m3: return V::load_e4m3_half(p);
+  }
+  __builtin_unreachable();
+}
+
+// Scale and bias of one step of a super tile: sub-scale `h` of a unit.
+template <class V, PackedLayout kLayout>
+DH_INLINE void sub_scales(const uint8_t* sub, int h, typename V::Floats d, typename V::Floats minus_dmin,
+                          typename V::Floats& scale, typename V::Floats& bias) {
+  constexpr LayoutTraits t = traits(kLayout);
+  if constexpr (t.sub == SubScales::scale_min) {
+    scale = V::mul(d, V::from_u8(sub));
+    bias = V::mul(minus_dmin, V::from_u8(sub + 16));
+  } else if constexpr (t.sub == SubScales::signed_scale) {
+    scale = V::mul(d, V::from_i8(sub + 16 * h));
+  } else {
+    scale = V::mul(d, V::from_low_nibbles(sub + 16 * h));
+    bias = V::mul(minus_dmin, V::from_high_nibbles(sub + 16 * h));
+  }
+}
+
+// Calls step(units, scale_of) over a segment of a block; see the two users. `p` moves to the next segment.
+//   units(first unit of the segment, pointer to codes, pointer to scales or sub-scales, d, -dmin)
+template <class V, PackedLayout kLayout, class F>
+DH_INLINE const uint8_t* walk_segment(const PackedLinear& w, const uint8_t* p, int units, F&& f) {
+  constexpr LayoutTraits t = traits(kLayout);
+  if constexpr (t.tile == Tile::super) {
+    for (int u = 0; u < units; u += 8) {
+      auto d = V::load_f16(p), minus_dmin = t.biased ? V::load_f16(p + 32) : d;
+      p += t.head_bytes();
+      for (int i = 0; i < 8; i++, p += t.super_unit_bytes()) f(u + i, p, p + unit_bytes(t.codes), d, minus_dmin);
+    }
+  } else {
+    const int bytes = scale_bytes(static_cast<ScaleType>(w.scale_type)) * 16;
+    const int tile_units = t.units_per_step() * w.steps_per_tile;
+    const int tile_scales = bytes * t.steps_per_unit() * (t.biased ? 2 : 1);
+    auto none = V::zero_floats();
+    for (int u = 0; u < units; u += tile_units) {
+      const uint8_t* scales = p + tile_units * unit_bytes(t.codes);
+      for (int i = 0; i < tile_units; i += t.units_per_step(), p += t.units_per_step() * unit_bytes(t.codes)) {
+        f(u + i, p, scales, none, none);
+      }
+      p += tile_scales;
+    }
+  }
+  return p;
+}
+
+// Scale and bias of step h of the unit(s) that walk_segment announced.
+template <class V, PackedLayout kLayout>
+DH_INLINE void step_scales(const PackedLinear& w, const uint8_t* scales, int h, typename V::Floats d,
+                           typename V::Floats minus_dmin, typename V::Floats& scale, typename V::Floats& bias) {
+  constexpr LayoutTraits t = traits(kLayout);
+  if constexpr (t.tile == Tile::super) {
+    sub_scales<V, kLayout>(scales, h, d, minus_dmin, scale, bias);
+  } else {
+    ScaleType type = static_cast<ScaleType>(w.scale_type);
+    const int bytes = 16 * scale_bytes(type);
+    scale = load_scales<V>(scales + h * bytes, type);
+    if constexpr (t.biased) bias = load_scales<V>(scales + bytes, type);
+  }
+}
+
+// y[r][lane] += acc[r][lane]; the first segment starts from 0.
+template <class V, int R>
+DH_INLINE void add_segment(typename V::Floats (&acc)[R], bool first, float* y, int64_t ldy, int lanes) {
+  unroll<R>([&](auto r) DH_INLINE_LAMBDA {
+    float* out = y + r * ldy;
+    if (lanes == kBlockOutputs) {
+      V::store(out, V::add(first ? V::zero_floats() : V::load_floats(out), acc[r]));
+    } else {
+      alignas(64) float values[kBlockOutputs] = {};
+      if (!first) std::copy(out, out + lanes, values);
+      V::store(values, V::add(V::load_floats(values), acc[r]));
+      std::copy(values, values + lanes, out);
+    }
+  });
+}
+
+DH_INLINE int lanes_of(const PackedLinear& w, int64_t block) {
+  return static_cast<int>(std::min<int64_t>(kBlockOutputs, w.outputs - block * kBlockOutputs));
+}
+DH_INLINE int units_of(const PackedLinear& w, int64_t segment) {
+  return static_cast<int>(std::min<int64_t>(kSegment, w.inputs - segment * kSegment) / 32);
+}
+
+constexpr int64_t kRowStride = sizeof(QuantisedSegment);
+
+// Few rows: codes are decoded in registers and used at once.
+template <class V, PackedLayout kLayout, int R>
+void direct(const PackedLinear& w, const Activations& a, int row, float* y, int64_t ldy, int64_t block_begin,
+            int64_t block_end) {
+  constexpr LayoutTraits t = traits(kLayout);
+  using Floats = typename V::Floats;
+  const int64_t segments = a.segments();
+  const uint8_t* p = w.data.data() + block_begin * w.block_bytes;
+  for (int64_t b = block_begin; b < block_end; b++) {
+    for (int64_t s = 0; s < segments; s++) {
+      const QuantisedSegment* x = a.quantised(w.activations, s, row);
+      Floats acc[R];
+      unroll<R>([&](auto r) DH_INLINE_LAMBDA { acc[r] = V::zero_floats(); });
+      p = walk_segment<V, kLayout>(w, p, units_of(w, s), [&](int u, const uint8_t* codes, const uint8_t* scales, Floats d,
+                                                            Floats minus_dmin) DH_INLINE_LAMBDA {
+        UnitDots<V, t.codes, t.step == 16, R> dots;
+        dots.clear();
+        unroll<t.units_per_step()>([&](auto i) DH_INLINE_LAMBDA {
+          const uint8_t* unit = codes + i * unit_bytes(t.codes);
+          V::prefetch(unit + V::kPrefetch, unit_bytes(t.codes) + 32);
+          const int8_t* q = x->q + 32 * (u + i);
+          for_each_code<V, t.codes>(unit, [&](auto j, typename V::Bytes code) DH_INLINE_LAMBDA {
+            dots.add(j, code, q, kRowStride);
+          });
+        });
+        unroll<t.steps_per_unit()>([&](auto h) DH_INLINE_LAMBDA {
+          Floats scale, bias = V::zero_floats();
+          step_scales<V, kLayout>(w, scales, h, d, minus_dmin, scale, bias);
+          int g = t.step == 64 ? u / 2 : t.step == 16 ? 2 * u + h : u;
+          unroll<R>([&](auto r) DH_INLINE_LAMBDA { finish_step<V, kLayout>(acc[r], dots.dot[r][h], scale, bias, x[r], g); });
+        });
+      });
+      add_segment<V, R>(acc, s == 0, y + b * kBlockOutputs, ldy, lanes_of(w, b));
+    }
+  }
+}
+
+// A segment of one block, decoded.
+struct DecodedSegment {
+  alignas(64) uint8_t codes[kSegment / 32][512];
+  alignas(64) float scales[kSegment / 16][16];
+  alignas(64) float biases[kSegment / 16][16];
+};
+
+template <class V, PackedLayout kLayout>
+DH_INLINE const uint8_t* decode_segment(const PackedLinear& w, const uint8_t* p, int units, DecodedSegment& out) {
+  constexpr LayoutTraits t = traits(kLayout);
+  using Floats = typename V::Floats;
+  return walk_segment<V, kLayout>(w, p, units, [&](int u, const uint8_t* codes, const uint8_t* scales, Floats d,
+                                                   Floats minus_dmin) DH_INLINE_LAMBDA {
+    for (int i = 0; i < t.units_per_step(); i++) {
+      const uint8_t* unit = codes + i * unit_bytes(t.codes);
+      V::prefetch(unit + V::kPrefetch, unit_bytes(t.codes) + 32);
+      uint8_t* to = out.codes[u + i];
+      for_each_code<V, t.codes>(unit, [&]<int j>(std::integral_constant<int, j>, typename V::Bytes code)
+                                          DH_INLINE_LAMBDA { V::store_bytes(to + 64 * j, code); });
+    }
+    for (int h = 0; h < t.steps_per_unit(); h++) {
+      Floats scale, bias = V::zero_floats();
+      step_scales<V, kLayout>(w, scales, h, d, minus_dmin, scale, bias);
+      int g = t.step == 64 ? u / 2 : t.step == 16 ? 2 * u + h : u;
+      V::store(out.scales[g], scale);
+      if constexpr (t.biased) V::store(out.biases[g], bias);
+    }
+  });
+}
+
+// R rows against a decoded segment.
+template <class V, PackedLayout kLayout, int R>
+DH_INLINE void decoded_rows(const DecodedSegment& w, int units, const QuantisedSegment* x, bool first, float* y,
+                            int64_t ldy, int lanes) {
+  constexpr LayoutTraits t = traits(kLayout);
+  using Floats = typename V::Floats;
+  Floats acc[R];
+  unroll<R>([&](auto r) DH_INLINE_LAMBDA { acc[r] = V::zero_floats(); });
+  for (int u = 0; u < units; u += t.units_per_step()) {
+    UnitDots<V, t.codes, t.step == 16, R> dots;
+    dots.clear();
+    unroll<t.units_per_step()>([&](auto i) DH_INLINE_LAMBDA {
+      const int8_t* q = x->q + 32 * (u + i);
+      for_each_decoded<V>(w.codes[u + i], [&](auto j, typename V::Bytes code) DH_INLINE_LAMBDA {
+        dots.add(j, code, q, kRowStride);
+      });
+    });
+    unroll<t.steps_per_unit()>([&](auto h) DH_INLINE_LAMBDA {
+      int g = t.step == 64 ? u / 2 : t.step == 16 ? 2 * u + h : u;
+      Floats scale = V::load_floats(w.scales[g]), bias = V::zero_floats();
+      if constexpr (t.biased) bias = V::load_floats(w.biases[g]);
+      unroll<R>([&](auto r) DH_INLINE_LAMBDA { finish_step<V, kLayout>(acc[r], dots.dot[r][h], scale, bias, x[r], g); });
+    });
+  }
+  add_segment<V, R>(acc, first, y, ldy, lanes);
+}
+
+// Many rows: a segment of a block is decoded once and used by all rows of a row tile, whose inputs stay in L2.
+template <class V, PackedLayout kLayout>
+void many(const PackedLinear& w, const Activations& a, int row_begin, int row_end, float* y, int64_t ldy,
+          int64_t block_begin, int64_t block_end) {
+  constexpr int kRowTile = 256, kRows = V::kManyRows;
+  DecodedSegment decoded;
+  const int64_t segments = a.segments();
+  for (int tile = row_begin; tile < row_end; tile += kRowTile) {
+    const int tile_end = std::min(tile + kRowTile, row_end);
+    for (int64_t s = 0; s < segments; s++) {
+      const int units = units_of(w, s);
+      for (int64_t b = block_begin; b < block_end; b++) {
+        decode_segment<V, kLayout>(w, w.data.data() + b * w.block_bytes + s * w.segment_bytes, units, decoded);
+        float* out = y + b * kBlockOutputs - row_begin * ldy;
+        int r = tile;
+        auto rows = [&]<int R>(std::integral_constant<int, R>) {
+          decoded_rows<V, kLayout, R>(decoded, units, a.quantised(w.activations, s, r), s == 0, out + r * ldy, ldy, lanes_of(w, b));
+          r += R;
+        };
+        while (tile_end - r >= kRows) rows(std::integral_constant<int, kRows>{});
+        if constexpr (kRows > 4) {
+          if (tile_end - r >= 4) rows(std::integral_constant<int, 4>{});
+        }
+        if (tile_end - r >= 2) rows(std::integral_constant<int, 2>{});
+        if (tile_end - r >= 1) rows(std::integral_constant<int, 1>{});
+      }
+    }
+  }
+}
+
+template <class V, PackedLayout kLayout>
+void matmul_quantised(const PackedLinear& w, const Activations& a, int row_begin, int row_end, float* y, int64_t ldy,
+                      int64_t block_begin, int64_t block_end) {
+  switch (row_end - row_begin) {
+    case 0: return;
+    case 1: return direct<V, kLayout, 1>(w, a, row_begin, y, ldy, block_begin, block_end);
+    case 2: return direct<V, kLayout, 2>(w, a, row_begin, y, ldy, block_begin, block_end);
+    case 3:
+      if constexpr (V::kDirectRows >= 3) return direct<V, kLayout, 3>(w, a, row_begin, y, ldy, block_begin, block_end);
+      break;
+    case 4:
+      if constexpr (V::kDirectRows >= 4) return direct<V, kLayout, 4>(w, a, row_begin, y, ldy, block_begin, block_end);
+      break;
+    default: break;
+  }
+  many<V, kLayout>(w, a, row_begin, row_end, y, ldy, block_begin, block_end);
+}
+
+// Float formats: R rows, inputs ascending.
+template <class V, PackedLayout kLayout, int R>
+void float_rows(const PackedLinear& w, const Activations& a, int row, float* y, int64_t ldy, int64_t block_begin,
+                int64_t block_end) {
+  using Floats = typename V::Floats;
+  constexpr int kValueBytes = kLayout == PackedLayout::f32 ? 64 : kLayout == PackedLayout::mxfp8 ? 16 : 32;
+  const uint8_t* p = w.data.data() + block_begin * w.block_bytes;
+  for (int64_t b = block_begin; b < block_end; b++) {
+    for (int64_t s = 0; s < a.segments(); s++) {
+      const float* x = a.floats(s, row);
+      const int inputs = static_cast<int>(std::min<int64_t>(kSegment, w.inputs - s * kSegment));
+      Floats acc[R], scale = V::zero_floats();
+      unroll<R>([&](auto r) DH_INLINE_LAMBDA { acc[r] = V::zero_floats(); });
+      for (int k = 0; k < inputs; k++, p += kValueBytes) {
+        Floats value;
+        if constexpr (kLayout == PackedLayout::mxfp8) {
+          if (k % 32 == 0) scale = V::load_e8m0_half(p + 32 * kValueBytes);
+          value = V::mul(V::mul(V::load_e4m3_half(p), V::set(4.0f)), scale);
+          if (k % 32 == 31) p += 16;
+        } else {
+          value = load_scales<V>(p, kLayout == PackedLayout::f32 ? ScaleType::f32 : kLayout == PackedLayout::f16 ? ScaleType::f16 : ScaleType::bf16);
+        }
+        if (k % 2 == 0) V::prefetch(p + V::kPrefetch, 2 * kValueBytes);
+        unroll<R>([&](auto r) DH_INLINE_LAMBDA { acc[r] = V::fma(value, V::set(x[r * kSegment + k]), acc[r]); });
+      }
+      add_segment<V, R>(acc, s == 0, y + b * kBlockOutputs, ldy, lanes_of(w, b));
+    }
+  }
+}
+
+template <class V, PackedLayout kLayout>
+void matmul_floats(const PackedLinear& w, const Activations& a, int row_begin, int row_end, float* y, int64_t ldy,
+                   int64_t block_begin, int64_t block_end) {
+  int r = row_begin;
+  auto rows = [&]<int R>(std::integral_constant<int, R>) {
+    float_rows<V, kLayout, R>(w, a, r, y + (r - row_begin) * ldy, ldy, block_begin, block_end);
+    r += R;
+  };
+  while (row_end - r >= 4) rows(std::integral_constant<int, 4>{});
+  if (row_end - r >= 2) rows(std::integral_constant<int, 2>{});
+  if (row_end - r >= 1) rows(std::integral_constant<int, 1>{});
+}
+
+// d and 1 / d of a group whose largest magnitude has these bits (scheme.h). A non-finite input makes d NaN, so that it
+// shows in every output; id is 0 where all q are 0.
+struct GroupScale { float d, id; };
+DH_INLINE GroupScale group_scale(int32_t max_bits) {
+  if (max_bits >= 0x7f800000) return {std::bit_cast<float>(0x7fc00000), 0.0f};
+  float d = std::bit_cast<float>(max_bits) / 127.0f, id = d > 0 ? 1.0f / d : 0.0f;
+  if (std::bit_cast<int32_t>(id) == 0x7f800000) return {0.0f, 0.0f};
+  return {d, id};
+}
+
+// Scale and sums of group g, once q and sum16 are there.
+DH_INLINE void finish_group(int g, int group, float d, QuantisedSegment& out) {
+  out.d[g] = d;
+  int32_t sum = 0;
+  for (int i = g * group / 16; i < (g + 1) * group / 16; i++) {
+    sum += out.sum16[i];
+    out.d_sum16[i] = d * static_cast<float>(out.sum16[i]);
+  }
+  out.sum[g] = sum;
+  out.d_sum[g] = d * static_cast<float>(sum);
+}
+DH_INLINE void empty_group(int g, int group, float d, QuantisedSegment& out) {
+  std::memset(out.q + g * group, 0, group);
+  for (int i = g * group / 16; i < (g + 1) * group / 16; i++) out.sum16[i] = 0;
+  finish_group(g, group, d, out);
+}
+
+template <class V, int i = 0>
+constexpr void fill_table(std::array<MatmulFunction, kPackedLayouts>& table) {
+  if constexpr (i < kPackedLayouts) {
+    constexpr PackedLayout layout = static_cast<PackedLayout>(i);
+    if constexpr (traits(layout).tile == Tile::values) {
+      table[i] = matmul_floats<V, layout>;
+    } else {
+      table[i] = matmul_quantised<V, layout>;
+    }
+    fill_table<V, i + 1>(table);
+  }
+}
+template <class V>
+constexpr std::array<MatmulFunction, kPackedLayouts> matmul_table() {
+  std::array<MatmulFunction, kPackedLayouts> table{};
+  fill_table<V>(table);
+  return table;
+}
+
+}  // namespace drafthorse::kernel
