@@ -7,11 +7,21 @@
 namespace drafthorse::cpu {
 namespace {
 
+uint64_t matrix_bytes(const Network& network) {
+  uint64_t bytes = network.head.weight.bytes();
+  for (const Block& block : network.blocks) {
+    const Attention& a = std::get<Attention>(block.mixer);
+    const Mlp& m = std::get<Mlp>(block.ffn);
+    for (const Linear* linear : {&a.q, &a.k, &a.v, &a.o, &m.gate, &m.up, &m.down}) bytes += linear->weight.bytes();
+  }
+  return bytes;
+}
+
 // Collects the first error, so that a block is packed by a plain list of calls.
 class Packer {
  public:
   Packer(const Network& network, ThreadPool& pool, const Progress& progress)
-      : network_(network), pool_(pool), progress_(progress), total_(bytes_per_token(network)) {}
+      : network_(network), pool_(pool), progress_(progress), total_(matrix_bytes(network)) {}
 
   PackedLayer layer(const Linear& linear, int64_t outputs, int64_t inputs) {
     PackedLayer packed;
@@ -25,7 +35,7 @@ class Packer {
     if (linear.bias) packed.bias = vector(*linear.bias, outputs);
     bytes_ += packed.linear.bytes();
     done_ += linear.weight.bytes();
-    if (progress_) progress_(std::min(done_, total_), total_);
+    if (progress_) progress_(done_, total_);
     return packed;
   }
 

@@ -1,0 +1,83 @@
+// The reference in fp32 against logits of transformers (tools/make_tiny_goldens.py), and the CPU backend near both.
+
+#include <gtest/gtest.h>
+
+#include <boost/json/parse.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "backend/support/run_model.h"
+#include "support/tiny_models.h"
+
+namespace drafthorse {
+namespace {
+
+using namespace drafthorse::test;  // NOLINT: the tests' own helpers
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+struct Golden {
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<Logits> logits;   // by prompt: [tokens, vocab]
+};
+
+Golden read_golden(const std::filesystem::path& folder, int vocab) {
+  Golden golden;
+  const std::string bytes = read_file(folder / "logits.bin");
+  size_t at = 0;
+  const boost::json::value json = boost::json::parse(read_file(folder / "golden.json"));
+  for (const boost::json::value& prompt : json.at("prompts").as_array()) {
+    std::vector<int32_t>& tokens = golden.prompts.emplace_back();
+    for (const boost::json::value& token : prompt.as_array()) tokens.push_back(int32_t(token.as_int64()));
+    Logits& logits = golden.logits.emplace_back(tokens.size() * size_t(vocab));
+    if (at + logits.size() * sizeof(float) > bytes.size()) throw std::runtime_error("logits.bin is too short");
+    std::memcpy(logits.data(), bytes.data() + at, logits.size() * sizeof(float));
+    at += logits.size() * sizeof(float);
+  }
+  return golden;
+}
+
+// |a - b| over |a|, as vectors of one row; the largest over rows.
+double worst_relative_error(std::span<const float> expected, std::span<const float> got, int vocab) {
+  double worst = 0;
+  for (size_t row = 0; row < expected.size(); row += size_t(vocab)) {
+    double error = 0, size = 0;
+    for (size_t i = row; i < row + size_t(vocab); ++i) {
+      error += (double(got[i]) - expected[i]) * (double(got[i]) - expected[i]);
+      size += double(expected[i]) * expected[i];
+    }
+    worst = std::max(worst, std::sqrt(error / size));
+  }
+  return worst;
+}
+
+TEST(Golden, ReferenceInFp32IsTransformersAndTheCpuIsNear) {
+  int models = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(DRAFTHORSE_TEST_DATA) / "tiny_goldens")) {
+    if (!entry.is_directory()) continue;
+    SCOPED_TRACE(entry.path().filename());
+    const Network network = open_network(entry.path());
+    const Golden golden = read_golden(entry.path(), network.vocab);
+    const std::unique_ptr<Model> exact = load(network, reference(false)), fast = load(network, cpu(2));
+    for (size_t p = 0; p < golden.prompts.size(); ++p) {
+      const Logits ours = run(*exact, golden.prompts[p], 512);
+      ASSERT_EQ(ours.size(), golden.logits[p].size());
+      const double error = worst_relative_error(golden.logits[p], ours, network.vocab);
+      EXPECT_LT(error, 1e-4);
+      const Logits quick = run(*fast, golden.prompts[p], 512);
+      const double divergence = mean_divergence(golden.logits[p], quick, network.vocab);
+      EXPECT_LT(divergence, 1e-4);
+      std::printf("%-22s relative error %.1e (reference, fp32), divergence %.1e (cpu)\n",
+                  entry.path().filename().c_str(), error, divergence);
+    }
+    ++models;
+  }
+  EXPECT_GE(models, 7);
+}
+
+}  // namespace
+}  // namespace drafthorse
