@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 #include <boost/json.hpp>
 
-#include "cli/answer.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/model_setup.h"
+#include "cli/whole_answer.h"
 
 namespace drafthorse {
 namespace {
@@ -64,7 +64,7 @@ json::object drafter_json(const DrafterStats& stats) {
   return {{"proposed", stats.proposed}, {"accepted", stats.accepted}, {"steps", stats.steps}};
 }
 
-json::object answer_json(const Answer& answer, const LoadedModel& model) {
+json::object answer_json(const WholeAnswer& answer, const LoadedModel& model) {
   const RequestStats& stats = answer.usage.stats;
   json::object speculation = drafter_json(stats.speculation), by_drafter;
   for (const auto& [name, drafter] : stats.by_drafter) by_drafter[name] = drafter_json(drafter);
@@ -101,13 +101,14 @@ Status generate_command(const Options& options) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
-  Result<Answer> result = answer(*model, *request, show);
+  Result<WholeAnswer> result = wait_for_answer(*model, *request, show);
   if (!result) return result.error();
   if (options.json) {
     fmt::print("{}\n", json::serialize(answer_json(*result, **model)));
   } else if (!result->text.ends_with('\n')) {
     fmt::print("\n");
   }
+  close_model(std::move(*model));
   if (result->finish_reason == "cancelled") return Error{ErrorKind::cancelled, "stopped", ""};
   return {};
 }

@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
+
 #include "cli/interrupt.h"
 #include "cli/progress_bar.h"
 
@@ -66,6 +69,10 @@ Result<std::shared_ptr<LoadedModel>> open_model(const Options& options) {
   auto result = load(*located, [&](uint64_t done, uint64_t total) { bar.update(done, total); });
   bar.clear();
   return result;
+}
+
+void close_model(std::shared_ptr<LoadedModel> model) {
+  for (int i = 0; i < 1000 && model.use_count() > 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
 }
 
 }  // namespace drafthorse

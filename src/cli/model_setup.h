@@ -20,4 +20,8 @@ Result<LoadOptions> locate_model(const Options& options);
 // And loads it, with a progress bar on a terminal when that takes long.
 Result<std::shared_ptr<LoadedModel>> open_model(const Options& options);
 
+// Lets go of the model. The engine's thread may hold it for a moment after the last event, and a model must not end on
+// its own thread: waits for that.
+void close_model(std::shared_ptr<LoadedModel> model);
+
 }  // namespace drafthorse

@@ -20,7 +20,7 @@ double seconds(std::chrono::steady_clock::duration d) { return std::chrono::dura
 
 }  // namespace
 
-Answer::Answer(std::shared_ptr<const Tokenizer> tokenizer, AnswerOptions options, EventHandler handler)
+AnswerSink::AnswerSink(std::shared_ptr<const Tokenizer> tokenizer, AnswerOptions options, EventHandler handler)
     : tokenizer_(tokenizer),
       options_(std::move(options)),
       handler_(std::move(handler)),
@@ -32,7 +32,7 @@ Answer::Answer(std::shared_ptr<const Tokenizer> tokenizer, AnswerOptions options
   if (options_.prompt_end && tokenizer_->strips_leading_space()) (void)decoder_.push(*options_.prompt_end);
 }
 
-bool Answer::on_tokens(std::span<const TokenEvent> tokens) {
+bool AnswerSink::on_tokens(std::span<const TokenEvent> tokens) {
   if (!first_token_) first_token_ = std::chrono::steady_clock::now();
   const auto& stops = options_.stop_tokens;
   for (const auto& token : tokens) {
@@ -51,7 +51,7 @@ bool Answer::on_tokens(std::span<const TokenEvent> tokens) {
   return !stop_strings_.matched();
 }
 
-void Answer::on_finish(FinishReason reason, const RequestStats& stats, const Error* error) {
+void AnswerSink::on_finish(FinishReason reason, const RequestStats& stats, const Error* error) {
   if (!stop_strings_.matched()) {
     take(decoder_.finish());
     take(splitter_.finish());
@@ -71,21 +71,21 @@ void Answer::on_finish(FinishReason reason, const RequestStats& stats, const Err
   handler_(std::move(finish));
 }
 
-void Answer::take(std::string_view decoded) {
+void AnswerSink::take(std::string_view decoded) {
   if (!decoded.empty()) take(splitter_.feed(decoded));
 }
 
-void Answer::take(ReasoningSplitter::Pieces pieces) {
+void AnswerSink::take(ReasoningSplitter::Pieces pieces) {
   reasoning_ += pieces.reasoning;
   if (!pieces.text.empty()) text_.text += stop_strings_.feed(pieces.text);
 }
 
-void Answer::emit() {
+void AnswerSink::emit() {
   if (!reasoning_.empty()) handler_(ReasoningDelta{std::exchange(reasoning_, {})});
   if (!text_.text.empty()) handler_(std::exchange(text_, {}));
 }
 
-TokenLogprob Answer::describe(const TokenEvent& token) const {
+TokenLogprob AnswerSink::describe(const TokenEvent& token) const {
   TokenLogprob out;
   out.token = token.token;
   out.bytes = std::string(tokenizer_->token_bytes(token.token));

@@ -19,9 +19,9 @@ struct AnswerOptions {
   std::optional<int32_t> prompt_end;  // last prompt token when the answer goes on in the middle of its text
 };
 
-class Answer final : public TokenSink {
+class AnswerSink final : public TokenSink {
  public:
-  Answer(std::shared_ptr<const Tokenizer> tokenizer, AnswerOptions options, EventHandler handler);
+  AnswerSink(std::shared_ptr<const Tokenizer> tokenizer, AnswerOptions options, EventHandler handler);
 
   bool on_tokens(std::span<const TokenEvent> tokens) override;
   void on_finish(FinishReason reason, const RequestStats& stats, const Error* error) override;

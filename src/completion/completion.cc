@@ -74,7 +74,7 @@ Result<std::unique_ptr<Completion>> start_completion(std::shared_ptr<LoadedModel
   if (request.echo) answer.echo = std::move(prompt->text);
   if (!chat && !prompt->tokens.empty()) answer.prompt_end = prompt->tokens.back();
   // The answer holds the tokenizer, not the model: the engine must not be destroyed from its own thread.
-  auto sink = std::make_shared<Answer>(model->tokenizer, std::move(answer), std::move(handler));
+  auto sink = std::make_shared<AnswerSink>(model->tokenizer, std::move(answer), std::move(handler));
 
   const auto prompt_tokens = static_cast<int>(prompt->tokens.size());
   engine_request.prompt = std::move(prompt->tokens);

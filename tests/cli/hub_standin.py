@@ -168,7 +168,7 @@ class HubStandIn:
     def start(self, role):
         server = QuietServer(("127.0.0.1", 0), Handler)
         server.role, server.hub = role, self
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         self.servers.append(server)
         return server.server_address[1]
 

@@ -4,6 +4,7 @@
   - a room includes only rooms above it; text/ only core; network/ no backend
   - Boost.Beast and Boost.Asio only in src/server/http_server.cc, MLX only in src/backend/mlx
   - a header starts with #pragma once; a file has at most 600 lines
+  - a type's full name is defined in one header only: two of them in one program are undefined behaviour
   - getenv only where the allow-list says: options are parsed once, there are no environment switches
 
 Its own tests come first: each rule must fail on a small tree that breaks it. Prints "N passed, N failed".
@@ -91,15 +92,36 @@ def check_file(name, text):
     return problems
 
 
+OPEN_NAMESPACE = re.compile(r"^(?:inline )?namespace ([\w:]+) \{")
+TYPE = re.compile(r"^(?:struct|class|union|enum class|enum)\s+(?:\w+\([^)]*\)\s+)?(\w+)(?:\s+final)?\s*(?::[^;]*)?\{")
+
+
+def defined_types(code):
+    """Full names of the types that a header defines outside of other types."""
+    names, spaces = [], []
+    for line in code.splitlines():
+        if opened := OPEN_NAMESPACE.match(line):
+            spaces.append(opened.group(1))
+        elif line.startswith("}") and not line.startswith("};") and spaces:
+            spaces.pop()
+        elif found := TYPE.match(line):
+            names.append("::".join(spaces + [found.group(1)]))
+    return names
+
+
 def check_tree(source):
     files = sorted(p for p in source.rglob("*") if p.suffix in (".h", ".cc", ".cu", ".metal"))
-    problems = []
+    problems, homes = [], {}
     for path in files:
-        problems += check_file(path.relative_to(source).as_posix(), path.read_text(errors="replace"))
+        name, text = path.relative_to(source).as_posix(), path.read_text(errors="replace")
+        problems += check_file(name, text)
+        for type_name in defined_types(strip_comments(text)) if path.suffix == ".h" else []:
+            if homes.setdefault(type_name, name) != name:
+                problems.append(f"{name}: {type_name} is defined in {homes[type_name]}, too: rename one")
     return len(files), problems
 
 
-# Each: what it proves, file, text, whether the rules must object.
+# Each: what it proves, file, text, whether the rules must object; "---" begins a second file beside the first.
 SELF_TESTS = [
     ("a room above is fine", "weights/a.cc", '#include "core/result.h"\n', False),
     ("a room below is not", "core/a.cc", '#include "weights/tensor.h"\n', True),
@@ -118,6 +140,8 @@ SELF_TESTS = [
     ("a long file", "core/a.cc", "int x;\n" * (MAX_LINES + 1), True),
     ("getenv at home", "cli/environment.cc", 'auto x = std::getenv("HF_HOME");\n', False),
     ("getenv elsewhere", "backend/cpu/a.cc", 'auto x = std::getenv("FAST");\n', True),
+    ("a type in two headers", "core/a.h", "#pragma once\nnamespace d {\nstruct A {\n};\n}\n---\n", True),
+    ("a type in two namespaces", "core/a.h", "#pragma once\nnamespace d {\nstruct A {};\n}\n---e\n", False),
     ("a folder that is no room", "misc/a.cc", "int x;\n", True),
 ]
 
@@ -129,7 +153,12 @@ def self_test():
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / name
             path.parent.mkdir(parents=True)
-            path.write_text(text)
+            first, _, second = text.partition("---")
+            path.write_text(first)
+            if second:  # the same header in the room next door, in another namespace if one is named
+                neighbour = Path(folder) / "weights" / path.name
+                neighbour.parent.mkdir()
+                neighbour.write_text(first.replace("namespace d", f"namespace {second.strip() or 'd'}"))
             _, problems = check_tree(Path(folder))
         if bool(problems) == objects:
             passed += 1

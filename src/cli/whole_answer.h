@@ -11,7 +11,7 @@
 
 namespace drafthorse {
 
-struct Answer {
+struct WholeAnswer {
   std::string text;  // without reasoning
   std::vector<int32_t> tokens;
   std::string finish_reason;  // stop | length | cancelled | error
@@ -22,8 +22,8 @@ struct Answer {
 // Runs the request to its end. on_text is called on this thread as text arrives; `reasoning` says which kind it is.
 // Ctrl-C (interrupt.h) cancels it: the answer so far is returned with finish_reason cancelled.
 // Errors: those of start_completion, and what ended the request with finish_reason error.
-Result<Answer> answer(std::shared_ptr<LoadedModel> model, const CompletionRequest& request,
-                      const std::function<void(const std::string& text, bool reasoning)>& on_text);
+Result<WholeAnswer> wait_for_answer(std::shared_ptr<LoadedModel> model, const CompletionRequest& request,
+                                    const std::function<void(const std::string& text, bool reasoning)>& on_text);
 
 // A chat request of system (may be empty) and user message.
 boost::json::array chat_messages(const std::string& system, const std::string& user);

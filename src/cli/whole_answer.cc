@@ -1,4 +1,4 @@
-#include "cli/answer.h"
+#include "cli/whole_answer.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -36,13 +36,13 @@ class EventQueue {
 
 }  // namespace
 
-Result<Answer> answer(std::shared_ptr<LoadedModel> model, const CompletionRequest& request,
-                      const std::function<void(const std::string&, bool)>& on_text) {
+Result<WholeAnswer> wait_for_answer(std::shared_ptr<LoadedModel> model, const CompletionRequest& request,
+                                    const std::function<void(const std::string&, bool)>& on_text) {
   auto queue = std::make_shared<EventQueue>();
   auto completion =
       start_completion(std::move(model), request, [queue](Event event) { queue->push(std::move(event)); });
   if (!completion) return completion.error();
-  Answer result;
+  WholeAnswer result;
   result.prompt_tokens = (*completion)->prompt_tokens();
   for (bool cancelled = false;;) {
     if (interrupted() && !cancelled) {
