@@ -67,6 +67,8 @@ TokenizerSpec common_spec(const GgufVocabulary& v) {
   spec.tokens = v.tokens;
   for (size_t id = 0; id < v.tokens.size(); ++id) {
     const int64_t type = type_of(v, id);
+    // Rows that only pad the matrix are named "[PAD151665]" and mean nothing.
+    if (type == kUnused && v.tokens[id].starts_with("[PAD")) spec.tokens[id].clear();
     if (v.tokens[id].empty() || (type != kControl && type != kUserDefined && type != kUnknown)) continue;
     AddedToken token;
     token.id = static_cast<int32_t>(id);
@@ -156,6 +158,8 @@ Result<std::shared_ptr<const Tokenizer>> sentence_piece(const GgufVocabulary& v)
   if (prefix) spec.normalizer.emplace_back(Prepend{" "});
   use_space_marks(spec);
   spec.decoder.strip_leading_space = prefix;
+  // SentencePiece looks for runs of spaces after it has made them ▁, where a ▁ of the text counts as well.
+  for (AddedToken& token : spec.added) token.normalized = !prefix && !token.special && !token.markup();
   spec.adds_bos = v.add_bos.value_or(true);
   std::vector<ScoredToken> tokens;
   std::vector<int32_t> bytes(256, -1);

@@ -28,7 +28,8 @@ class SpecTokenizer : public Tokenizer {
     for (size_t id = 0; id < spec_.tokens.size(); ++id)
       if (!spec_.tokens[id].empty()) ids_.emplace(spec_.tokens[id], static_cast<int32_t>(id));
     for (const AddedToken& token : spec_.added) {
-      bytes_[token.id] = token.content;
+      // Its text may be outside the byte alphabet's meaning ("é" is no spelling of a byte here), but ▁ is a space as ever.
+      if (spec_.decoder.byte_level) bytes_[token.id] = token.content;
       special_[token.id] = token.special;
       ids_[token.content] = token.id;
     }

@@ -129,13 +129,21 @@ bool is_valid_utf8(std::string_view text) {
 std::string replace_invalid_utf8(std::string_view text, bool per_byte) {
   std::string out;
   out.reserve(text.size());
+  size_t copied = 0;
   for (size_t at = 0; at < text.size();) {
+    if (static_cast<uint8_t>(text[at]) < 0x80) {
+      ++at;
+      continue;
+    }
     const DecodedChar c = decode_utf8(text, at);
-    if (c.valid) out.append(text.substr(at, c.length));
-    for (uint32_t i = 0; !c.valid && i < (per_byte ? c.length : 1); ++i) out.append("\xEF\xBF\xBD");
+    if (!c.valid) {
+      out.append(text.substr(copied, at - copied));
+      for (uint32_t i = 0; i < (per_byte ? c.length : 1); ++i) out.append("\xEF\xBF\xBD");
+      copied = at + c.length;
+    }
     at += c.length;
   }
-  return out;
+  return out.append(text.substr(copied));
 }
 
 size_t incomplete_utf8_tail(std::string_view text) {
