@@ -33,7 +33,10 @@ class GgufWriter {
   uint32_t alignment = 32;  // write the key general.alignment too when it is not 32
 
   void set(std::string key, Value value) { metadata_.emplace_back(std::move(key), std::move(value)); }
-  void set(std::string key, const char* text) { set(std::move(key), Value(std::string(text))); }
+  template <size_t N>
+  void set(std::string key, const char (&text)[N]) {
+    set(std::move(key), Value(std::string(text)));
+  }
   // shape: outermost first, as in TensorView.
   void add(std::string name, Format format, std::vector<int64_t> shape, Bytes data) {
     tensors_.push_back({std::move(name), ggml_type(format), std::move(shape), std::move(data)});
