@@ -55,6 +55,12 @@ double worst_relative_error(std::span<const float> expected, std::span<const flo
   return worst;
 }
 
+// The most likely token of the row that begins at `row`.
+std::ptrdiff_t top(const Logits& logits, size_t row, int vocab) {
+  const auto begin = logits.begin() + std::ptrdiff_t(row);
+  return std::max_element(begin, begin + vocab) - begin;
+}
+
 TEST(Golden, ReferenceInFp32IsTransformersAndTheCpuIsNear) {
   int models = 0;
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(DRAFTHORSE_TEST_DATA) / "tiny_goldens")) {
@@ -68,6 +74,9 @@ TEST(Golden, ReferenceInFp32IsTransformersAndTheCpuIsNear) {
       ASSERT_EQ(ours.size(), golden.logits[p].size());
       const double error = worst_relative_error(golden.logits[p], ours, network.vocab);
       EXPECT_LT(error, 1e-4);
+      for (size_t row = 0; row < ours.size(); row += size_t(network.vocab)) {
+        EXPECT_EQ(top(ours, row, network.vocab), top(golden.logits[p], row, network.vocab)) << "row at " << row;
+      }
       const Logits quick = run(*fast, golden.prompts[p], 512);
       const double divergence = mean_divergence(golden.logits[p], quick, network.vocab);
       EXPECT_LT(divergence, 1e-4);
