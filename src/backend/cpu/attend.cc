@@ -83,6 +83,8 @@ void Attend::segment(int layer, const AttentionShape& shape, const Tile& tile, i
     task.keys[b] = kv_.keys(blocks[index], layer, tile.kv_head);
     task.values[b] = kv_.values(blocks[index], layer, tile.kv_head);
   }
+  const size_t next_segment = size_t(segment + 1) * kSoftmaxBlocks;
+  if (next_segment < blocks.size()) task.after = kv_.keys(blocks[next_segment], layer, tile.kv_head);
   Softmax results[kTileQueries];
   int query_of[kTileQueries];
   for (int n = 0; n < tile.queries; ++n) {

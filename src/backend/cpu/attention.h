@@ -31,6 +31,7 @@ struct SegmentTask {
   int last[kTileQueries];
   const uint16_t* keys[kSoftmaxBlocks];     // f16 [head_dim][64]: a lane is a position
   const uint16_t* values[kSoftmaxBlocks];   // f16 [64][head_dim]
+  const uint16_t* after = nullptr;          // keys that the caller will want next, for the cache's sake
 };
 
 // RowKernels::merge: into = into and then next, both weighted to the larger maximum:

@@ -20,17 +20,29 @@ struct AttentionOf {
     return R == 1 ? 8 : R == 2 ? 4 : 2;
   }
 
-  // scores[r * kSoftmaxSegment + j] = q[r] . key[j] for the 64 positions of one block.
+  // scores[r * kSoftmaxSegment + j] = q[r] . key[j] for the 64 positions of one block. `next` and `values`: the keys
+  // and values that are wanted after this block, brought into the cache meanwhile.
   template <int R>
-  static void scores(const float* const* q, const uint16_t* keys, int head_dim, float* out) {
+  static void scores(const float* const* q, const uint16_t* keys, const uint16_t* next, const uint16_t* values,
+                     int head_dim, float* out) {
     constexpr int C = std::min(registers<R>(), kKvBlock / W);
-    for (int j = 0; j < kKvBlock; j += C * W) {
+    constexpr int kPasses = kKvBlock / (C * W);
+    constexpr int kLines = kPasses >= 4 ? 1 : 4 / kPasses;   // cache lines to ask for with each d: four times head_dim
+    constexpr int kLine = 64 / int(sizeof(uint16_t));
+    for (int j = 0, pass = 0; j < kKvBlock; j += C * W, ++pass) {
+      const int first_line = pass * kLines * head_dim;
+      const uint16_t* line = first_line < 2 * head_dim ? next + first_line * kLine
+                                                       : values + (first_line - 2 * head_dim) * kLine;
       V sum[R][C];
       for (auto& row : sum) {
         for (V& s : row) s = broadcast<V>(0.0f);
       }
       const uint16_t* k = keys + j;
       for (int d = 0; d < head_dim; ++d, k += kKvBlock) {
+        if (kPasses == 1 && d == head_dim / 2) line = values;
+        if (pass < 4) {
+          for (int i = 0; i < kLines; ++i, line += kLine) __builtin_prefetch(line);
+        }
         V key[C];
         for (int c = 0; c < C; ++c) key[c] = Isa::load_half(k + c * W);
         for (int r = 0; r < R; ++r) {
@@ -133,7 +145,8 @@ struct AttentionOf {
       std::fill(out[r], out[r] + task.head_dim, 0.0f);
     }
     for (int b = from / kKvBlock; b * kKvBlock < to; ++b) {
-      scores<R>(task.q + base, task.keys[b], task.head_dim, p + b * kKvBlock);
+      const uint16_t* next = (b + 1) * kKvBlock < to ? task.keys[b + 1] : task.after ? task.after : task.values[b];
+      scores<R>(task.q + base, task.keys[b], next, task.values[b], task.head_dim, p + b * kKvBlock);
     }
     for (int r = 0; r < R; ++r) softmax(p + r * kSoftmaxSegment, first[r], last[r], task.softcap, result[base + r]);
     // Positions that all see go together; the few before and after go query by query, still in order.

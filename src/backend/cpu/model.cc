@@ -278,22 +278,37 @@ void CpuModel::place_row(int layer, const PackedAttention& a, const Row& row, in
   }
 }
 
+// gate = act(gate x) * (up x). A chunk is the same outputs of both matrices, so that its activation follows at once.
+void CpuModel::gate_and_up(const PackedMlp& mlp, int rows) {
+  Buffers& b = buffers_;
+  const int64_t inner = mlp.gate.linear.outputs;
+  const Activations& x = activations(hidden_);
+  const MatmulJob both[] = {{&mlp.gate.linear, b.gate.data(), inner}, {&mlp.up.linear, b.up.data(), inner}};
+  const auto act = mlp.activation == Activation::silu ? row_kernels_.silu_times : row_kernels_.gelu_times;
+  const int64_t chunk = std::max<int64_t>(1, blocks_per_chunk(both, rows, pool_.workers()) / 2);
+  pool_.parallel_for(mlp.gate.linear.blocks(), chunk, [&](int, int64_t begin, int64_t end) {
+    for (const MatmulJob& job : both) {
+      matmul(kernels_, *job.linear, x, 0, rows, job.y, inner, begin, end);
+    }
+    const int64_t first = begin * kBlockOutputs;
+    const int n = int(std::min(end * kBlockOutputs, inner) - first);
+    for (int r = 0; r < rows; ++r) {
+      float* gate = &b.gate[size_t(r) * inner + first];
+      float* up = &b.up[size_t(r) * inner + first];
+      if (!mlp.gate.bias.empty()) row_kernels_.add(gate, &mlp.gate.bias[first], n);
+      if (!mlp.up.bias.empty()) row_kernels_.add(up, &mlp.up.bias[first], n);
+      act(gate, up, n);
+    }
+  });
+}
+
 void CpuModel::ffn(int layer, int rows) {
   const PackedBlock& block = network_.blocks[layer];
   const PackedMlp& mlp = block.mlp;
   Buffers& b = buffers_;
   const int64_t inner = mlp.gate.linear.outputs;
-  const MatmulJob gate_up[] = {{&mlp.gate.linear, b.gate.data(), inner}, {&mlp.up.linear, b.up.data(), inner}};
-  multiply(gate_up, activations(hidden_));
-  const auto act = mlp.activation == Activation::silu ? row_kernels_.silu_times : row_kernels_.gelu_times;
-  for_rows(rows, inner, [&](int r) {
-    float* gate = &b.gate[size_t(r) * inner];
-    float* up = &b.up[size_t(r) * inner];
-    if (!mlp.gate.bias.empty()) row_kernels_.add(gate, mlp.gate.bias.data(), int(inner));
-    if (!mlp.up.bias.empty()) row_kernels_.add(up, mlp.up.bias.data(), int(inner));
-    act(gate, up, int(inner));
-    activations(inner).set_row(kernels_, r, gate);
-  });
+  gate_and_up(mlp, rows);
+  for_rows(rows, inner, [&](int r) { activations(inner).set_row(kernels_, r, &b.gate[size_t(r) * inner]); });
   const MatmulJob down[] = {{&mlp.down.linear, b.y.data(), hidden_}};
   multiply(down, activations(inner));
   const bool last = layer + 1 == int(network_.blocks.size());

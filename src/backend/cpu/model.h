@@ -54,6 +54,7 @@ class CpuModel final : public Model {
   void embed(std::span<const Row> rows);
   void mixer(int layer, std::span<const Row> rows, std::span<const SequenceRows> sequences);
   void ffn(int layer, int rows);
+  void gate_and_up(const PackedMlp& mlp, int rows);
   void head(std::span<const Row> rows, float* logits);
 
   void norm_and_quantise(const PackedNorm& norm, int row);
