@@ -41,15 +41,11 @@
 #include <span>
 #include <string>
 
+#include "backend/activation_format.h"
 #include "core/result.h"
 #include "weights/tensor.h"
 
 namespace drafthorse {
-
-inline constexpr int kSegment = 512;       // inputs summed in one running sum
-inline constexpr int kBlockOutputs = 16;   // outputs packed side by side
-
-enum class ActivationKind : uint8_t { f32, int8_group32, int8_group64 };
 
 // The shape of a format's scheme.
 struct Scheme {

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <type_traits>
 #include <utility>
 
@@ -99,31 +100,31 @@ struct UnitDots {
   typename V::Ints dot[R][kHalves ? 2 : 1];
   typename V::Part part[R][kParts];
 
-  DH_INLINE void clear() {
-    unroll<R>([&](auto r) DH_INLINE_LAMBDA {
-      dot[r][0] = V::zero_ints();
-      if constexpr (kHalves) dot[r][1] = V::zero_ints();
-    });
-  }
-  // x: the unit's 32 inputs of row 0; rows are `stride` bytes apart.
-  template <int j>
-  DH_INLINE void add(std::integral_constant<int, j>, typename V::Bytes code, const int8_t* x, int64_t stride) {
+  // Code vector j of the step's unit `u`, against inputs x of row 0; rows are `stride` bytes apart.
+  template <int u, int j>
+  DH_INLINE void add(std::integral_constant<int, u>, std::integral_constant<int, j>, typename V::Bytes code, const int8_t* x, int64_t stride) {
     constexpr int h = kHalves ? j / 4 : 0;
     if constexpr (is_signed(kCodes)) {
+      constexpr bool fresh = u == 0 && (kHalves ? j % 4 == 0 : j == 0);
       auto prepared = V::prepare_signed(code);
       unroll<R>([&](auto r) DH_INLINE_LAMBDA {
-        dot[r][h] = V::dot_signed(dot[r][h], prepared, V::input(x + r * stride + 4 * j));
+        auto in = V::input(x + r * stride + 4 * j);
+        if constexpr (fresh) dot[r][h] = V::dot_signed_first(prepared, in);
+        else dot[r][h] = V::dot_signed(dot[r][h], prepared, in);
       });
     } else {
       constexpr int part_index = kParts == 2 ? j / 4 : 0;
       constexpr int order = kParts == 2 ? j % 4 : (j % 4) * 2 + j / 4;  // position among this part's vectors
       constexpr int kDepth = depth(kCodes);
       constexpr bool first = order % kDepth == 0, last = order % kDepth == kDepth - 1 || order == (kParts == 2 ? 3 : 7);
+      // The first part that reaches this dot: of all vectors up to the first full part.
+      constexpr bool fresh = u == 0 && order < kDepth && (kHalves || part_index == 0);
       unroll<R>([&](auto r) DH_INLINE_LAMBDA {
         auto& p = part[r][part_index];
         auto in = V::input(x + r * stride + 4 * j);
         p = first ? V::dot_first(code, in) : V::dot(p, code, in);
-        if constexpr (last) dot[r][h] = V::flush(dot[r][h], p);
+        if constexpr (last && fresh) dot[r][h] = V::flush_first(p);
+        else if constexpr (last) dot[r][h] = V::flush(dot[r][h], p);
       });
     }
   }
@@ -175,26 +176,25 @@ DH_INLINE void sub_scales(const uint8_t* sub, int h, typename V::Floats d, typen
   }
 }
 
-// Calls step(units, scale_of) over a segment of a block; see the two users. `p` moves to the next segment.
-//   units(first unit of the segment, pointer to codes, pointer to scales or sub-scales, d, -dmin)
-template <class V, PackedLayout kLayout, class F>
+// Calls f(first unit, its codes, its scales or sub-scales, the super tile's head) for the steps of a segment of a block
+// and returns where the next segment starts. A step of 64 inputs has two units, a unit may have two steps of 16.
+template <PackedLayout kLayout, class F>
 DH_INLINE const uint8_t* walk_segment(const PackedLinear& w, const uint8_t* p, int units, F&& f) {
   constexpr LayoutTraits t = traits(kLayout);
   if constexpr (t.tile == Tile::super) {
     for (int u = 0; u < units; u += 8) {
-      auto d = V::load_f16(p), minus_dmin = t.biased ? V::load_f16(p + 32) : d;
+      const uint8_t* head = p;
       p += t.head_bytes();
-      for (int i = 0; i < 8; i++, p += t.super_unit_bytes()) f(u + i, p, p + unit_bytes(t.codes), d, minus_dmin);
+      for (int i = 0; i < 8; i++, p += t.super_unit_bytes()) f(u + i, p, p + unit_bytes(t.codes), head);
     }
   } else {
     const int bytes = scale_bytes(static_cast<ScaleType>(w.scale_type)) * 16;
     const int tile_units = t.units_per_step() * w.steps_per_tile;
     const int tile_scales = bytes * t.steps_per_unit() * (t.biased ? 2 : 1);
-    auto none = V::zero_floats();
     for (int u = 0; u < units; u += tile_units) {
       const uint8_t* scales = p + tile_units * unit_bytes(t.codes);
       for (int i = 0; i < tile_units; i += t.units_per_step(), p += t.units_per_step() * unit_bytes(t.codes)) {
-        f(u + i, p, scales, none, none);
+        f(u + i, p, scales, nullptr);
       }
       p += tile_scales;
     }
@@ -204,10 +204,11 @@ DH_INLINE const uint8_t* walk_segment(const PackedLinear& w, const uint8_t* p, i
 
 // Scale and bias of step h of the unit(s) that walk_segment announced.
 template <class V, PackedLayout kLayout>
-DH_INLINE void step_scales(const PackedLinear& w, const uint8_t* scales, int h, typename V::Floats d,
-                           typename V::Floats minus_dmin, typename V::Floats& scale, typename V::Floats& bias) {
+DH_INLINE void step_scales(const PackedLinear& w, const uint8_t* scales, int h, const uint8_t* head,
+                           typename V::Floats& scale, typename V::Floats& bias) {
   constexpr LayoutTraits t = traits(kLayout);
   if constexpr (t.tile == Tile::super) {
+    auto d = V::load_f16(head), minus_dmin = t.biased ? V::load_f16(head + 32) : d;
     sub_scales<V, kLayout>(scales, h, d, minus_dmin, scale, bias);
   } else {
     ScaleType type = static_cast<ScaleType>(w.scale_type);
@@ -217,20 +218,28 @@ DH_INLINE void step_scales(const PackedLinear& w, const uint8_t* scales, int h, 
   }
 }
 
-// y[r][lane] += acc[r][lane]; the first segment starts from 0.
+// A last block with fewer than 16 outputs.
+[[gnu::noinline, maybe_unused]] static void add_some_lanes(const float* acc, bool first, float* y, int lanes) {
+  for (int i = 0; i < lanes; i++) y[i] = (first ? 0.0f : y[i]) + acc[i];
+}
+
+// y[r][lane] += acc[r][lane]; the first segment starts from 0. Through memory and in loops: it is a small part of the
+// time but, unrolled, would be most of the code.
 template <class V, int R>
-DH_INLINE void add_segment(typename V::Floats (&acc)[R], bool first, float* y, int64_t ldy, int lanes) {
-  unroll<R>([&](auto r) DH_INLINE_LAMBDA {
-    float* out = y + r * ldy;
-    if (lanes == kBlockOutputs) {
-      V::store(out, V::add(first ? V::zero_floats() : V::load_floats(out), acc[r]));
-    } else {
-      alignas(64) float values[kBlockOutputs] = {};
-      if (!first) std::copy(out, out + lanes, values);
-      V::store(values, V::add(V::load_floats(values), acc[r]));
-      std::copy(values, values + lanes, out);
+DH_INLINE void add_segment(const typename V::Floats (&acc)[R], int rows, bool first, float* y, int64_t ldy, int lanes) {
+  alignas(64) float sums[R][V::kLanes];
+  unroll<R>([&](auto r) DH_INLINE_LAMBDA { V::store(sums[r], acc[r]); });
+  y += V::kFirstLane;
+  if (lanes >= V::kFirstLane + V::kLanes) {
+#pragma GCC unroll 1
+    for (int r = 0; r < rows; r++) {
+      float* out = y + r * ldy;
+      V::store(out, V::add(first ? V::zero_floats() : V::load_floats(out), V::load_floats(sums[r])));
     }
-  });
+  } else {
+#pragma GCC unroll 1
+    for (int r = 0; r < rows; r++) add_some_lanes(sums[r], first, y + r * ldy, lanes - V::kFirstLane);
+  }
 }
 
 DH_INLINE int lanes_of(const PackedLinear& w, int64_t block) {
@@ -242,39 +251,47 @@ DH_INLINE int units_of(const PackedLinear& w, int64_t segment) {
 
 constexpr int64_t kRowStride = sizeof(QuantisedSegment);
 
-// Few rows: codes are decoded in registers and used at once.
+// Few rows: codes are decoded in registers and used at once. With more rows than V::kWholeRows the 16 lanes are taken in
+// V::kSplits parts, one after the other, so that the sums of all rows fit the registers. Writes `rows` <= R rows.
 template <class V, PackedLayout kLayout, int R>
-void direct(const PackedLinear& w, const Activations& a, int row, float* y, int64_t ldy, int64_t block_begin,
+void direct(const PackedLinear& w, const Activations& a, int row, int rows, float* y, int64_t ldy, int64_t block_begin,
             int64_t block_end) {
   constexpr LayoutTraits t = traits(kLayout);
-  using Floats = typename V::Floats;
+  constexpr int kSplits = R <= V::kWholeRows ? 1 : V::kSplits;
+  using Floats = typename V::template Part0<kSplits>::Floats;
   const int64_t segments = a.segments();
   const uint8_t* p = w.data.data() + block_begin * w.block_bytes;
   for (int64_t b = block_begin; b < block_end; b++) {
     for (int64_t s = 0; s < segments; s++) {
       const QuantisedSegment* x = a.quantised(w.activations, s, row);
-      Floats acc[R];
-      unroll<R>([&](auto r) DH_INLINE_LAMBDA { acc[r] = V::zero_floats(); });
-      p = walk_segment<V, kLayout>(w, p, units_of(w, s), [&](int u, const uint8_t* codes, const uint8_t* scales, Floats d,
-                                                            Floats minus_dmin) DH_INLINE_LAMBDA {
-        UnitDots<V, t.codes, t.step == 16, R> dots;
-        dots.clear();
-        unroll<t.units_per_step()>([&](auto i) DH_INLINE_LAMBDA {
-          const uint8_t* unit = codes + i * unit_bytes(t.codes);
-          V::prefetch(unit + V::kPrefetch, unit_bytes(t.codes) + 32);
-          const int8_t* q = x->q + 32 * (u + i);
-          for_each_code<V, t.codes>(unit, [&](auto j, typename V::Bytes code) DH_INLINE_LAMBDA {
-            dots.add(j, code, q, kRowStride);
+      Floats acc[kSplits][R];
+      unroll<kSplits * R>([&](auto i) DH_INLINE_LAMBDA { acc[i / R][i % R] = V::template Part0<kSplits>::zero_floats(); });
+      p = walk_segment<kLayout>(w, p, units_of(w, s), [&](int u, const uint8_t* codes, const uint8_t* scales,
+                                                          const uint8_t* head) DH_INLINE_LAMBDA {
+        V::prefetch(codes + V::kPrefetch, t.units_per_step() * unit_bytes(t.codes) + 32);
+        unroll<kSplits>([&]<int split>(std::integral_constant<int, split>) DH_INLINE_LAMBDA {
+          using W = typename V::template Split<kSplits, split>;
+          UnitDots<W, t.codes, t.step == 16, R> dots;
+          unroll<t.units_per_step()>([&](auto i) DH_INLINE_LAMBDA {
+            const int8_t* q = x->q + 32 * (u + i);
+            for_each_code<W, t.codes>(codes + i * unit_bytes(t.codes), [&](auto j, typename W::Bytes code) DH_INLINE_LAMBDA {
+              dots.add(i, j, code, q, kRowStride);
+            });
+          });
+          unroll<t.steps_per_unit()>([&](auto h) DH_INLINE_LAMBDA {
+            typename W::Floats scale, bias = W::zero_floats();
+            step_scales<W, kLayout>(w, scales, h, head, scale, bias);
+            int g = t.step == 64 ? u / 2 : t.step == 16 ? 2 * u + h : u;
+            unroll<R>([&](auto r) DH_INLINE_LAMBDA {
+              finish_step<W, kLayout>(acc[split][r], dots.dot[r][h], scale, bias, x[r], g);
+            });
           });
         });
-        unroll<t.steps_per_unit()>([&](auto h) DH_INLINE_LAMBDA {
-          Floats scale, bias = V::zero_floats();
-          step_scales<V, kLayout>(w, scales, h, d, minus_dmin, scale, bias);
-          int g = t.step == 64 ? u / 2 : t.step == 16 ? 2 * u + h : u;
-          unroll<R>([&](auto r) DH_INLINE_LAMBDA { finish_step<V, kLayout>(acc[r], dots.dot[r][h], scale, bias, x[r], g); });
-        });
       });
-      add_segment<V, R>(acc, s == 0, y + b * kBlockOutputs, ldy, lanes_of(w, b));
+      unroll<kSplits>([&]<int split>(std::integral_constant<int, split>) DH_INLINE_LAMBDA {
+        using W = typename V::template Split<kSplits, split>;
+        add_segment<W, R>(acc[split], rows, s == 0, y + b * kBlockOutputs, ldy, lanes_of(w, b));
+      });
     }
   }
 }
@@ -290,8 +307,8 @@ template <class V, PackedLayout kLayout>
 DH_INLINE const uint8_t* decode_segment(const PackedLinear& w, const uint8_t* p, int units, DecodedSegment& out) {
   constexpr LayoutTraits t = traits(kLayout);
   using Floats = typename V::Floats;
-  return walk_segment<V, kLayout>(w, p, units, [&](int u, const uint8_t* codes, const uint8_t* scales, Floats d,
-                                                   Floats minus_dmin) DH_INLINE_LAMBDA {
+  return walk_segment<kLayout>(w, p, units, [&](int u, const uint8_t* codes, const uint8_t* scales,
+                                                const uint8_t* head) DH_INLINE_LAMBDA {
     for (int i = 0; i < t.units_per_step(); i++) {
       const uint8_t* unit = codes + i * unit_bytes(t.codes);
       V::prefetch(unit + V::kPrefetch, unit_bytes(t.codes) + 32);
@@ -301,7 +318,7 @@ DH_INLINE const uint8_t* decode_segment(const PackedLinear& w, const uint8_t* p,
     }
     for (int h = 0; h < t.steps_per_unit(); h++) {
       Floats scale, bias = V::zero_floats();
-      step_scales<V, kLayout>(w, scales, h, d, minus_dmin, scale, bias);
+      step_scales<V, kLayout>(w, scales, h, head, scale, bias);
       int g = t.step == 64 ? u / 2 : t.step == 16 ? 2 * u + h : u;
       V::store(out.scales[g], scale);
       if constexpr (t.biased) V::store(out.biases[g], bias);
@@ -319,11 +336,10 @@ DH_INLINE void decoded_rows(const DecodedSegment& w, int units, const QuantisedS
   unroll<R>([&](auto r) DH_INLINE_LAMBDA { acc[r] = V::zero_floats(); });
   for (int u = 0; u < units; u += t.units_per_step()) {
     UnitDots<V, t.codes, t.step == 16, R> dots;
-    dots.clear();
     unroll<t.units_per_step()>([&](auto i) DH_INLINE_LAMBDA {
       const int8_t* q = x->q + 32 * (u + i);
       for_each_decoded<V>(w.codes[u + i], [&](auto j, typename V::Bytes code) DH_INLINE_LAMBDA {
-        dots.add(j, code, q, kRowStride);
+        dots.add(i, j, code, q, kRowStride);
       });
     });
     unroll<t.steps_per_unit()>([&](auto h) DH_INLINE_LAMBDA {
@@ -333,7 +349,7 @@ DH_INLINE void decoded_rows(const DecodedSegment& w, int units, const QuantisedS
       unroll<R>([&](auto r) DH_INLINE_LAMBDA { finish_step<V, kLayout>(acc[r], dots.dot[r][h], scale, bias, x[r], g); });
     });
   }
-  add_segment<V, R>(acc, first, y, ldy, lanes);
+  add_segment<V, R>(acc, R, first, y, ldy, lanes);
 }
 
 // Many rows: a segment of a block is decoded once and used by all rows of a row tile, whose inputs stay in L2.
@@ -366,22 +382,28 @@ void many(const PackedLinear& w, const Activations& a, int row_begin, int row_en
   }
 }
 
+// How many rows the kernel computes that serves `rows`: kernels are made for some counts only, and the surplus is
+// computed on whatever lies behind the rows (Activations keeps kSpareRows there) and thrown away.
+template <PackedLayout kLayout>
+constexpr int kernel_rows(int rows) {
+  constexpr PackedLayout k = kLayout;
+  using P = PackedLayout;
+  constexpr bool common = k == P::b4_32 || k == P::b4_64 || k == P::b8_64 || k == P::q4_0 || k == P::q5_0 || k == P::q8_0 ||
+                          k == P::q4_k || k == P::q5_k || k == P::q6_k;
+  return rows <= 2 ? rows : rows == 3 && common ? 3 : rows <= 4 ? 4 : rows <= 6 && common ? 6 : 8;
+}
+
 template <class V, PackedLayout kLayout>
 void matmul_quantised(const PackedLinear& w, const Activations& a, int row_begin, int row_end, float* y, int64_t ldy,
                       int64_t block_begin, int64_t block_end) {
-  switch (row_end - row_begin) {
-    case 0: return;
-    case 1: return direct<V, kLayout, 1>(w, a, row_begin, y, ldy, block_begin, block_end);
-    case 2: return direct<V, kLayout, 2>(w, a, row_begin, y, ldy, block_begin, block_end);
-    case 3:
-      if constexpr (V::kDirectRows >= 3) return direct<V, kLayout, 3>(w, a, row_begin, y, ldy, block_begin, block_end);
-      break;
-    case 4:
-      if constexpr (V::kDirectRows >= 4) return direct<V, kLayout, 4>(w, a, row_begin, y, ldy, block_begin, block_end);
-      break;
-    default: break;
-  }
-  many<V, kLayout>(w, a, row_begin, row_end, y, ldy, block_begin, block_end);
+  const int rows = row_end - row_begin;
+  if (rows > V::kDirectRows) return many<V, kLayout>(w, a, row_begin, row_end, y, ldy, block_begin, block_end);
+  unroll<V::kDirectRows>([&](auto i) {
+    constexpr int R = i + 1;
+    if constexpr (kernel_rows<kLayout>(R) == R) {
+      if (kernel_rows<kLayout>(rows) == R) direct<V, kLayout, R>(w, a, row_begin, rows, y, ldy, block_begin, block_end);
+    }
+  });
 }
 
 // Float formats: R rows, inputs ascending.
@@ -409,7 +431,7 @@ void float_rows(const PackedLinear& w, const Activations& a, int row, float* y, 
         if (k % 2 == 0) V::prefetch(p + V::kPrefetch, 2 * kValueBytes);
         unroll<R>([&](auto r) DH_INLINE_LAMBDA { acc[r] = V::fma(value, V::set(x[r * kSegment + k]), acc[r]); });
       }
-      add_segment<V, R>(acc, s == 0, y + b * kBlockOutputs, ldy, lanes_of(w, b));
+      add_segment<V, R>(acc, R, s == 0, y + b * kBlockOutputs, ldy, lanes_of(w, b));
     }
   }
 }
@@ -454,23 +476,35 @@ DH_INLINE void empty_group(int g, int group, float d, QuantisedSegment& out) {
   finish_group(g, group, d, out);
 }
 
-template <class V, int i = 0>
-constexpr void fill_table(std::array<MatmulFunction, kPackedLayouts>& table) {
-  if constexpr (i < kPackedLayouts) {
-    constexpr PackedLayout layout = static_cast<PackedLayout>(i);
-    if constexpr (traits(layout).tile == Tile::values) {
-      table[i] = matmul_floats<V, layout>;
-    } else {
-      table[i] = matmul_quantised<V, layout>;
-    }
-    fill_table<V, i + 1>(table);
-  }
-}
-template <class V>
-constexpr std::array<MatmulFunction, kPackedLayouts> matmul_table() {
-  std::array<MatmulFunction, kPackedLayouts> table{};
-  fill_table<V>(table);
+// Tables with the layouts from `first` to `last`, others null.
+template <class V, PackedLayout first, PackedLayout last>
+MatmulTable quantised_table() {
+  MatmulTable table{};
+  unroll<static_cast<int>(last) - static_cast<int>(first) + 1>([&](auto i) {
+    constexpr int index = static_cast<int>(first) + i;
+    table[index] = matmul_quantised<V, static_cast<PackedLayout>(index)>;
+  });
   return table;
+}
+
+template <class V>
+MatmulTable float_table() {
+  MatmulTable table{};
+  unroll<4>([&](auto i) {
+    constexpr int index = static_cast<int>(PackedLayout::f32) + i;
+    table[index] = matmul_floats<V, static_cast<PackedLayout>(index)>;
+  });
+  return table;
+}
+
+inline MatmulTable merged(std::initializer_list<MatmulTable> tables) {
+  MatmulTable all{};
+  for (const MatmulTable& table : tables) {
+    for (int i = 0; i < kPackedLayouts; i++) {
+      if (table[i]) all[i] = table[i];
+    }
+  }
+  return all;
 }
 
 }  // namespace drafthorse::kernel

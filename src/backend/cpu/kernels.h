@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "backend/cpu/layouts.h"
-#include "backend/cpu/matmul.h"
 
 namespace drafthorse {
 
@@ -13,9 +12,12 @@ namespace drafthorse {
 using MatmulFunction = void (*)(const PackedLinear&, const Activations&, int row_begin, int row_end, float* y,
                                 int64_t ldy, int64_t block_begin, int64_t block_end);
 
+// By PackedLayout.
+using MatmulTable = std::array<MatmulFunction, kPackedLayouts>;
+
 struct Kernels {
   std::string_view isa;
-  std::array<MatmulFunction, kPackedLayouts> matmul;  // by PackedLayout
+  MatmulTable matmul;
   // Quantises n inputs (1..512, a multiple of the group) into one segment, in groups of 32 or 64.
   void (*quantise)(const float* x, int n, int group, QuantisedSegment& out);
 };

@@ -18,7 +18,7 @@
 
 #include <cstdint>
 
-#include "backend/scheme.h"
+#include "backend/cpu/packed.h"
 
 namespace drafthorse {
 

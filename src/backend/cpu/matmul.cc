@@ -68,7 +68,7 @@ PageBuffer& PageBuffer::operator=(PageBuffer&& other) noexcept {
 
 Activations::Activations(int64_t inputs, int max_rows, ActivationKinds kinds)
     : inputs_(inputs), max_rows_(max_rows), kinds_(kinds) {
-  const size_t cells = static_cast<size_t>(segments()) * max_rows;
+  const size_t cells = static_cast<size_t>(segments()) * max_rows + kSpareRows;
   const size_t floats = kinds.has(ActivationKind::f32) ? cells * kSegment * sizeof(float) : 0;
   const size_t group32 = kinds.has(ActivationKind::int8_group32) ? cells * sizeof(QuantisedSegment) : 0;
   const size_t group64 = kinds.has(ActivationKind::int8_group64) ? cells * sizeof(QuantisedSegment) : 0;
