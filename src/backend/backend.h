@@ -27,7 +27,8 @@ class State {
  public:
   virtual ~State() = default;
   virtual int length() const = 0;            // positions held: the single source of truth
-  // Forgets positions >= length. length <= this->length().
+  // Forgets positions >= length. length <= this->length(). Memory past it is given back, but for what the last
+  // Model::reserve keeps.
   virtual void truncate(int length) = 0;
 };
 
@@ -62,7 +63,8 @@ class Model {
   virtual std::vector<MemoryPart> memory() const = 0;
 
   virtual std::unique_ptr<State> new_state() = 0;
-  // True when the KV pool can take `positions` more for this state; reserve keeps them for it.
+  // Keeps room for `positions` more positions of this state, through truncate, until the next call (0: gives it back).
+  // A run within it cannot want for KV memory; one past it takes from the pool and is a bug when that is empty.
   // Error: out_of_memory with the numbers.
   virtual Status reserve(State& state, int positions) = 0;
   // Extends every item's state by its tokens and computes the asked logits. Every row's result depends only on its
