@@ -8,16 +8,14 @@ namespace {
 
 // What a class is taken to be worth before anything was seen: from short matches to long ones.
 constexpr std::array<double, kEvidenceClasses> kPrior = {0.5, 0.35, 0.5, 0.65, 0.8, 0.93};
-constexpr double kPriorTrials = 4;    // observations that the prior weighs as much as
-constexpr double kFade = 0.93;        // weight that an observation keeps when the next one arrives
+constexpr double kPriorTrials = 3;    // observations that the prior weighs as much as at first; it fades like them
+constexpr double kFade = 0.96;        // weight that an observation keeps when the next one arrives
 // Expected gain below which a step is left alone: timing noise and the cost of proposing are of this size.
 constexpr double kLeastGain = 1.03;
 
 int range_of(int depth) { return depth <= 1 ? 0 : depth <= 2 ? 1 : depth <= 4 ? 2 : depth <= 8 ? 3 : 4; }
 
 }  // namespace
-
-Acceptance::Acceptance() = default;
 
 void Acceptance::observe(int evidence, int proposed, int accepted) {
   const auto row = static_cast<size_t>(std::clamp(evidence, 0, kEvidenceClasses - 1));
@@ -26,6 +24,7 @@ void Acceptance::observe(int evidence, int proposed, int accepted) {
     Estimate& e = estimates_[row][static_cast<size_t>(range_of(depth))];
     e.trials = e.trials * kFade + 1;
     e.successes = e.successes * kFade + (depth <= accepted ? 1 : 0);
+    e.prior *= kFade;
   }
 }
 
@@ -35,7 +34,7 @@ double Acceptance::conditional(int evidence, int depth) const {
   double estimate = kPrior[row];
   for (int range = 0; range <= range_of(depth); ++range) {
     const Estimate& e = estimates_[row][static_cast<size_t>(range)];
-    estimate = (e.successes + kPriorTrials * estimate) / (e.trials + kPriorTrials);
+    estimate = (e.successes + kPriorTrials * e.prior * estimate) / (e.trials + kPriorTrials * e.prior);
   }
   return estimate;
 }

@@ -17,8 +17,6 @@ inline constexpr int kMostDraft = 16;  // drafted tokens that one step verifies 
 // One estimate for every evidence class and range of depths (1, 2, 3-4, 5-8, 9-16); older observations fade.
 class Acceptance {
  public:
-  Acceptance();
-
   // `proposed` tokens were compared with the sequence; the first `accepted` of them agreed.
   void observe(int evidence, int proposed, int accepted);
   // P(depth d is accepted | those before were), d = 1..kMostDraft.
@@ -26,7 +24,7 @@ class Acceptance {
 
  private:
   static constexpr int kRanges = 5;
-  struct Estimate { double trials = 0, successes = 0; };
+  struct Estimate { double trials = 0, successes = 0, prior = 1; };
 
   std::array<std::array<Estimate, kRanges>, kEvidenceClasses> estimates_;
 };

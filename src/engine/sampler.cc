@@ -84,33 +84,52 @@ void select_top(std::span<const float> row, Scale scale, size_t k, std::vector<C
 
 double weight(float z) { return fixed_exp(static_cast<double>(z)); }
 
-// Sum of the weights of a row, in order.
+// Sum of the weights of a row: 8 interleaved partial sums, added in order.
 double total_weight(std::span<const float> row, Scale scale) {
+  constexpr size_t kLanes = 8;
+  double lanes[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= row.size(); i += kLanes)
+    for (size_t l = 0; l < kLanes; ++l) lanes[l] += weight(scale(row[i + l]));
+  for (; i < row.size(); ++i) lanes[0] += weight(scale(row[i]));
   double sum = 0;
-  for (float x : row) {
-    const float z = scale(x);
-    if (z > -kNegligible) sum += weight(z);
-  }
+  for (double lane : lanes) sum += lane;
   return sum;
 }
 
-// Keeps the shortest likeliest-first prefix whose weight reaches `needed`. Sorts as little as it can.
+// Keeps the shortest likeliest-first prefix whose weight reaches `needed`, unordered. A selection by weight: each
+// round puts the candidates before a pivot in front and goes on in the half that holds the border.
 void cut_at_weight(std::vector<Candidate>& candidates, double needed) {
-  size_t sorted = 0;
-  double sum = 0;
-  for (size_t step = 32;; step *= 4) {
-    const size_t end = std::min(candidates.size(), sorted + step);
-    std::partial_sort(candidates.begin() + static_cast<ptrdiff_t>(sorted),
-                      candidates.begin() + static_cast<ptrdiff_t>(end), candidates.end(), before);
-    for (; sorted < end; ++sorted) {
-      sum += weight(candidates[sorted].first);
-      if (sum >= needed) {
-        candidates.resize(sorted + 1);
-        return;
+  size_t first = 0, last = candidates.size();  // the border lies in [first, last); what is before `first` is kept
+  double sum = 0;                              // weight of what is before `first`
+  while (last - first > 1) {
+    const Candidate pivot = candidates[first + (last - first) / 2];
+    // Tokens differ, so each round leaves the pivot itself at the end of the front part.
+    const auto begin = candidates.begin() + static_cast<ptrdiff_t>(first);
+    const auto middle = std::partition(begin, candidates.begin() + static_cast<ptrdiff_t>(last),
+                                       [&](const Candidate& c) { return !before(pivot, c); });
+    double front = 0;
+    for (auto c = begin; c != middle; ++c) front += weight(c->first);
+    const size_t split = static_cast<size_t>(middle - candidates.begin());
+    if (sum + front < needed) {
+      sum += front;
+      first = split;
+    } else if (split < last) {
+      last = split;
+    } else {
+      // The pivot was the last of its range: take it off when the others suffice.
+      const auto at = std::find(begin, middle, pivot);
+      std::iter_swap(at, middle - 1);
+      double others = 0;
+      for (auto c = begin; c != middle - 1; ++c) others += weight(c->first);
+      if (sum + others < needed) {
+        first = last;
+        break;
       }
+      --last;
     }
-    if (end == candidates.size()) return;
   }
+  candidates.resize(std::max<size_t>(last, 1));
 }
 
 // Tokens above the highest of a few thresholds over which the weight reaches `needed`.
@@ -184,7 +203,6 @@ void select_candidates(std::span<const float> row, Scale scale, const SamplingPa
   if (params.top_k > 0 && static_cast<size_t>(params.top_k) < row.size()) {
     select_top(row, scale, static_cast<size_t>(params.top_k), candidates);
     if (params.top_p < 1) {
-      std::sort(candidates.begin(), candidates.end(), before);
       double total = 0;
       for (const auto& c : candidates) total += weight(c.first);
       cut_at_weight(candidates, total * params.top_p);
