@@ -38,7 +38,7 @@ bool AnswerSink::on_tokens(std::span<const TokenEvent> tokens) {
   for (const auto& token : tokens) {
     if (std::find(stops.begin(), stops.end(), token.token) != stops.end()) continue;
     take(decoder_.push(token.token));
-    if (stop_strings_.matched()) break;
+    if (stop_strings_.hit()) break;
     if (splitter_.in_reasoning()) {
       text_.tokens.clear();  // white space before the block
       text_.logprobs.clear();
@@ -48,11 +48,11 @@ bool AnswerSink::on_tokens(std::span<const TokenEvent> tokens) {
     }
   }
   emit();
-  return !stop_strings_.matched();
+  return !stop_strings_.hit().has_value();
 }
 
 void AnswerSink::on_finish(FinishReason reason, const RequestStats& stats, const Error* error) {
-  if (!stop_strings_.matched()) {
+  if (!stop_strings_.hit()) {
     take(decoder_.finish());
     take(splitter_.finish());
     text_.text += stop_strings_.finish();
@@ -62,7 +62,7 @@ void AnswerSink::on_finish(FinishReason reason, const RequestStats& stats, const
   }
   const auto now = std::chrono::steady_clock::now();
   Finish finish;
-  finish.reason = stop_strings_.matched() ? "stop" : name(reason);
+  finish.reason = stop_strings_.hit() ? "stop" : name(reason);
   finish.usage.stats = stats;
   finish.usage.seed = options_.seed;
   finish.usage.first_token_seconds = first_token_ ? seconds(*first_token_ - start_) : 0;

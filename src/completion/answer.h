@@ -5,7 +5,7 @@
 
 #include "completion/completion.h"
 #include "completion/reasoning.h"
-#include "completion/stop_matcher.h"
+#include "text/stop_strings.h"
 
 namespace drafthorse {
 
@@ -37,7 +37,7 @@ class AnswerSink final : public TokenSink {
   EventHandler handler_;
   StreamDecoder decoder_;
   ReasoningSplitter splitter_;
-  StopMatcher stop_strings_;
+  StopStrings stop_strings_;
   // What the next events carry. Tokens whose text is held back wait here for it.
   std::string reasoning_;
   TextDelta text_;

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "engine/kept_states.h"
+#include "engine/live_costs.h"
 #include "engine/row_costs.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
@@ -66,6 +67,7 @@ struct Engine::Impl {
         write_row_costs(options.policy_cache, key, row_cost);
       }
     }
+    live_costs = LiveCosts(row_cost);
     thread = std::thread([this] { loop(); });
   }
 
@@ -233,7 +235,7 @@ struct Engine::Impl {
   }
 
   void step() {
-    plan_step(running, {options.prefill_chunk, model->context(), model->vocab(), row_cost});
+    plan_step(running, {options.prefill_chunk, model->context(), model->vocab(), live_costs.cost()});
     secure_memory();
     std::vector<SequencePtr> members;
     for (const auto& s : running)
@@ -262,6 +264,7 @@ struct Engine::Impl {
       return std::all_of(members.begin(), members.end(), [](const SequencePtr& s) { return s->cancelled.load(); });
     };
     RunOutput out;
+    const auto start = Clock::now();
     try {
       out = model->run(batch, all_cancelled);
     } catch (...) {
@@ -269,6 +272,8 @@ struct Engine::Impl {
       throw;
     }
     if (members.front()->state->length() == lengths.front()) return;  // stopped: all were cancelled
+    if (members.size() == 1 && batch[0].tokens.size() == members[0]->draft.size() + 1)
+      live_costs.observe(static_cast<int>(rows), seconds_between(start, Clock::now()));
     {
       std::lock_guard lock(mutex);
       ++stats.steps;
@@ -412,7 +417,7 @@ struct Engine::Impl {
 
   std::unique_ptr<Model> model;
   EngineOptions options;
-  std::vector<double> row_cost;
+  std::vector<double> row_cost;         // as measured at the start
 
   mutable std::mutex mutex;             // guards what follows, up to the blank line
   std::condition_variable wake;
@@ -424,6 +429,7 @@ struct Engine::Impl {
 
   std::vector<SequencePtr> running;     // engine thread only, oldest first
   bool memory_short = false;            // a sequence gave its memory back; nobody is admitted until one finishes
+  LiveCosts live_costs{{}};
   KeptStates kept;
   SamplerScratch scratch;
   std::thread thread;

@@ -10,9 +10,9 @@
 namespace drafthorse {
 namespace {
 
-using testing::CollectingSink;
-using testing::FakeModel;
-using testing::FakeOptions;
+using test::CollectingSink;
+using test::FakeModel;
+using test::FakeOptions;
 
 // Drafts of up to 16 rows pay: the cost rises by a twentieth a row.
 std::vector<double> cheap_rows() {

@@ -9,7 +9,7 @@
 
 #include "engine/engine.h"
 
-namespace drafthorse::testing {
+namespace drafthorse::test {
 
 class CollectingSink final : public TokenSink {
  public:
@@ -63,4 +63,4 @@ class CollectingSink final : public TokenSink {
   std::optional<Error> error_;
 };
 
-}  // namespace drafthorse::testing
+}  // namespace drafthorse::test

@@ -17,7 +17,7 @@
 
 #include "backend/backend.h"
 
-namespace drafthorse::testing {
+namespace drafthorse::test {
 
 struct FakeOptions {
   int vocab = 64;
@@ -155,4 +155,4 @@ inline FakeState::~FakeState() {
   --model_.live_states;
 }
 
-}  // namespace drafthorse::testing
+}  // namespace drafthorse::test
