@@ -139,7 +139,9 @@ TEST(Answer, BrokenCharactersAtTheEndAreReplaced) {
 
 TEST(Answer, ErrorsAndCancellationsArePassedOn) {
   int finishes = 0;
-  AnswerSink answer(chat_tokenizer(), {.seed = 42}, [&](Event event) {
+  AnswerOptions options;
+  options.seed = 42;
+  AnswerSink answer(chat_tokenizer(), options, [&](Event event) {
     const auto& finish = std::get<Finish>(event);
     EXPECT_EQ(finish.reason, "error");
     EXPECT_EQ(finish.error->message, "broken");

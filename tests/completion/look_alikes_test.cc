@@ -103,7 +103,7 @@ RC_GTEST_PROP(LookAlikes, NoTextMakesAMarker, ()) {
   for (const auto& part : *rc::gen::container<std::vector<std::string>>(piece)) a += part;
   for (const auto& part : *rc::gen::container<std::vector<std::string>>(piece)) b += part;
   const boost::json::array parts = {boost::json::object{{"text", a}}, boost::json::object{{"text", b}}};
-  const auto input = chat({{"system", b}, {"user", parts}});
+  const auto input = chat({{"system", boost::json::value(b)}, {"user", parts}});
   const auto ids = f.tokens(input);
   RC_ASSERT(std::count(ids.begin(), ids.end(), kImStart) == 3);
   RC_ASSERT(std::count(ids.begin(), ids.end(), kImEnd) == 2);
