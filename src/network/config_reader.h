@@ -24,9 +24,9 @@ class ConfigReader {
 
   bool has(std::string_view key) const { return value(key) != nullptr; }
 
-  int required_size(std::string_view key);                   // an integer in 1..2^31-1
-  int size(std::string_view key, int fallback);              // the same, or absent
-  std::optional<double> number(std::string_view key);        // finite
+  int required_size(std::string_view key);             // an integer in 1..2^31-1
+  int size(std::string_view key, int fallback);        // the same, or absent
+  std::optional<double> number(std::string_view key);  // finite
   double number(std::string_view key, double fallback) { return number(key).value_or(fallback); }
   bool boolean(std::string_view key, bool fallback);
   std::optional<std::string> text(std::string_view key);

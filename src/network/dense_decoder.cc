@@ -8,18 +8,41 @@
 
 namespace drafthorse {
 
-const DenseNames kHuggingFaceNames = {
-    .embedding = "model.embed_tokens", .final_norm = "model.norm", .head = "lm_head", .block_prefix = "model.layers.{}.",
-    .before_mixer = "input_layernorm", .q = "self_attn.q_proj", .k = "self_attn.k_proj", .v = "self_attn.v_proj",
-    .o = "self_attn.o_proj", .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm",
-    .before_ffn = "post_attention_layernorm", .gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj",
-    .rope_divisors = "", .ignored_suffix = "rotary_emb.inv_freq"};
+const DenseNames kHuggingFaceNames = {.embedding = "model.embed_tokens",
+                                      .final_norm = "model.norm",
+                                      .head = "lm_head",
+                                      .block_prefix = "model.layers.{}.",
+                                      .before_mixer = "input_layernorm",
+                                      .q = "self_attn.q_proj",
+                                      .k = "self_attn.k_proj",
+                                      .v = "self_attn.v_proj",
+                                      .o = "self_attn.o_proj",
+                                      .q_norm = "self_attn.q_norm",
+                                      .k_norm = "self_attn.k_norm",
+                                      .before_ffn = "post_attention_layernorm",
+                                      .gate = "mlp.gate_proj",
+                                      .up = "mlp.up_proj",
+                                      .down = "mlp.down_proj",
+                                      .rope_divisors = "",
+                                      .ignored_suffix = "rotary_emb.inv_freq"};
 
-const DenseNames kGgufNames = {
-    .embedding = "token_embd", .final_norm = "output_norm", .head = "output", .block_prefix = "blk.{}.",
-    .before_mixer = "attn_norm", .q = "attn_q", .k = "attn_k", .v = "attn_v", .o = "attn_output",
-    .q_norm = "attn_q_norm", .k_norm = "attn_k_norm", .before_ffn = "ffn_norm", .gate = "ffn_gate", .up = "ffn_up",
-    .down = "ffn_down", .rope_divisors = "rope_freqs.weight", .ignored_suffix = ""};
+const DenseNames kGgufNames = {.embedding = "token_embd",
+                               .final_norm = "output_norm",
+                               .head = "output",
+                               .block_prefix = "blk.{}.",
+                               .before_mixer = "attn_norm",
+                               .q = "attn_q",
+                               .k = "attn_k",
+                               .v = "attn_v",
+                               .o = "attn_output",
+                               .q_norm = "attn_q_norm",
+                               .k_norm = "attn_k_norm",
+                               .before_ffn = "ffn_norm",
+                               .gate = "ffn_gate",
+                               .up = "ffn_up",
+                               .down = "ffn_down",
+                               .rope_divisors = "rope_freqs.weight",
+                               .ignored_suffix = ""};
 
 namespace {
 
@@ -30,16 +53,18 @@ Error config_error(const Checkpoint& checkpoint, const std::string& text) {
 // The sizes that every later computation relies on.
 Status check_sizes(const Checkpoint& checkpoint, const DenseConfig& c) {
   if (c.hidden < 1 || c.layers < 1 || c.heads < 1 || c.kv_heads < 1 || c.head_dim < 1 || c.intermediate < 1) {
-    return config_error(checkpoint, fmt::format("expected positive sizes, found hidden {}, layers {}, heads {}, kv heads "
-                                                "{}, head_dim {}, intermediate {}",
-                                                c.hidden, c.layers, c.heads, c.kv_heads, c.head_dim, c.intermediate));
+    return config_error(checkpoint,
+                        fmt::format("expected positive sizes, found hidden {}, layers {}, heads {}, kv heads "
+                                    "{}, head_dim {}, intermediate {}",
+                                    c.hidden, c.layers, c.heads, c.kv_heads, c.head_dim, c.intermediate));
   }
   if (c.heads % c.kv_heads != 0) {
     return config_error(checkpoint, fmt::format("{} heads are no multiple of {} kv heads", c.heads, c.kv_heads));
   }
   if (c.rope_dims < 0 || c.rope_dims > c.head_dim || c.rope_dims % 2 != 0) {
-    return config_error(checkpoint, fmt::format("expected an even number of rotary dimensions up to head_dim {}, found {}",
-                                                c.head_dim, c.rope_dims));
+    return config_error(
+        checkpoint, fmt::format("expected an even number of rotary dimensions up to head_dim {}, found {}", c.head_dim,
+                                c.rope_dims));
   }
   if (c.context_length < 1) return config_error(checkpoint, "expected a positive context length");
   if (!(c.eps > 0 && c.eps < 1)) return config_error(checkpoint, fmt::format("the norms' eps is {}", c.eps));
@@ -101,8 +126,8 @@ class Builder {
     if (Status status = dequantise(tensor, 0, tensor.rows(), divisors); !status) return status.error();
     for (const float divisor : divisors) {
       if (!(divisor > 0) || !std::isfinite(divisor)) {
-        return config_error(checkpoint_, fmt::format("tensor \"{}\": expected positive divisors, found {}", divisors_name,
-                                                     divisor));
+        return config_error(checkpoint_,
+                            fmt::format("tensor \"{}\": expected positive divisors, found {}", divisors_name, divisor));
       }
     }
     divide_frequencies(rope, divisors);
@@ -111,7 +136,8 @@ class Builder {
 
   Attention read_attention(const std::string& prefix, int layer, const Rope& rope) {
     const auto named = [&](std::string_view name) { return prefix + std::string(name); };
-    const int64_t q_size = int64_t{config_.heads} * config_.head_dim, kv_size = int64_t{config_.kv_heads} * config_.head_dim;
+    const int64_t q_size = int64_t{config_.heads} * config_.head_dim,
+                  kv_size = int64_t{config_.kv_heads} * config_.head_dim;
     Attention attention;
     attention.q = linear(named(names_.q), q_size, config_.hidden, config_.qkv_bias);
     attention.k = linear(named(names_.k), kv_size, config_.hidden, config_.qkv_bias);

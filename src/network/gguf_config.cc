@@ -74,7 +74,8 @@ class GgufReader {
 
   void fail(ErrorKind kind, std::string_view key, const std::string& text) {
     if (!status_) return;
-    status_ = Error{kind, fmt::format("{}: metadata key \"{}{}\": {}", checkpoint_.path().string(), prefix_, key, text), {}};
+    status_ =
+        Error{kind, fmt::format("{}: metadata key \"{}{}\": {}", checkpoint_.path().string(), prefix_, key, text), {}};
   }
 
   // Every key of the architecture must have been read or be harmless: others may change what the model computes.

@@ -11,7 +11,8 @@ constexpr int kMaxLayers = 65'536;  // bounds the lists made before the tensors 
 
 // Checks that a value the scaling formulas divide by, or take the logarithm of, is at least `least`.
 double at_least(ConfigReader& reader, std::string_view key, double value, double least) {
-  if (!(value >= least)) reader.fail(ErrorKind::corrupt, key, fmt::format("expected at least {}, found {}", least, value));
+  if (!(value >= least))
+    reader.fail(ErrorKind::corrupt, key, fmt::format("expected at least {}, found {}", least, value));
   return value;
 }
 
@@ -74,7 +75,8 @@ void read_rope(ConfigReader& reader, DenseConfig& config, double default_base) {
   }
   if (parameters) scaling = parameters;
   if (scaling) {
-    ConfigReader inner(*scaling, fmt::format("{}: \"{}\"", reader.place(), parameters ? "rope_parameters" : "rope_scaling"));
+    ConfigReader inner(*scaling,
+                       fmt::format("{}: \"{}\"", reader.place(), parameters ? "rope_parameters" : "rope_scaling"));
     config.rope_base = inner.number("rope_theta", config.rope_base);
     partial = inner.number("partial_rotary_factor", partial);
     config.rope_scaling = read_scaling(inner, config.context_length);
@@ -97,9 +99,10 @@ void check_architectures(ConfigReader& reader) {
   if (!architectures) return;
   for (const std::string& name : *architectures) {
     if (name.ends_with("ForCausalLM")) continue;
-    reader.fail(ErrorKind::unsupported, "architectures",
-                fmt::format("\"{}\" is not a language model with a head; supported are names that end in \"ForCausalLM\"",
-                            name));
+    reader.fail(
+        ErrorKind::unsupported, "architectures",
+        fmt::format("\"{}\" is not a language model with a head; supported are names that end in \"ForCausalLM\"",
+                    name));
   }
 }
 
@@ -159,7 +162,8 @@ std::vector<int> read_qwen_windows(ConfigReader& reader, int layers) {
   const bool used = reader.boolean("use_sliding_window", false);
   const int window = reader.size("sliding_window", 0);
   const auto first_sliding = reader.number("max_window_layers");
-  return read_windows(reader, layers, used ? window : 0, static_cast<int>(std::clamp(first_sliding.value_or(0), 0.0, 1e6)));
+  return read_windows(reader, layers, used ? window : 0,
+                      static_cast<int>(std::clamp(first_sliding.value_or(0), 0.0, 1e6)));
 }
 
 std::string config_place(const Checkpoint& checkpoint) { return (checkpoint.path() / "config.json").string(); }

@@ -51,9 +51,7 @@ std::string display_name(const Checkpoint& checkpoint) {
   return path.filename().string();
 }
 
-uint64_t linear_bytes(const Linear& linear) {
-  return linear.weight.bytes() + (linear.bias ? linear.bias->bytes() : 0);
-}
+uint64_t linear_bytes(const Linear& linear) { return linear.weight.bytes() + (linear.bias ? linear.bias->bytes() : 0); }
 
 uint64_t norm_bytes(const std::optional<Norm>& norm) { return norm && norm->weight ? norm->weight->bytes() : 0; }
 
@@ -91,7 +89,8 @@ Result<Network> read_network(std::shared_ptr<const Checkpoint> checkpoint) {
 uint64_t bytes_per_token(const Network& network) {
   uint64_t total = linear_bytes(network.head) + norm_bytes(network.final_norm);
   for (const Block& block : network.blocks) total += block_bytes(block);
-  if (network.embedding.rows() > 0) total += network.embedding.bytes() / static_cast<uint64_t>(network.embedding.rows());
+  if (network.embedding.rows() > 0)
+    total += network.embedding.bytes() / static_cast<uint64_t>(network.embedding.rows());
   return total;
 }
 

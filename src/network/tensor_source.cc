@@ -7,16 +7,20 @@
 namespace drafthorse {
 namespace {
 
-bool is_plain_float(Format format) {
-  return format == Format::f32 || format == Format::f16 || format == Format::bf16;
-}
+bool is_plain_float(Format format) { return format == Format::f32 || format == Format::f16 || format == Format::bf16; }
 
 // Formats that are arrays of something other than weights.
 bool has_matrix_product(Format format) {
   switch (format) {
-    case Format::i32: case Format::u32: case Format::u8: case Format::i8: case Format::i64: case Format::f8_e4m3:
+    case Format::i32:
+    case Format::u32:
+    case Format::u8:
+    case Format::i8:
+    case Format::i64:
+    case Format::f8_e4m3:
       return false;
-    default: return true;
+    default:
+      return true;
   }
 }
 
@@ -36,13 +40,15 @@ TensorView TensorSource::take(const std::string& name, std::initializer_list<int
     return TensorView{};
   };
   const TensorView* tensor = checkpoint_.find(name);
-  if (!tensor) return fail(ErrorKind::corrupt, fmt::format("expected shape {}, but it is missing", shape_text(expected)));
+  if (!tensor)
+    return fail(ErrorKind::corrupt, fmt::format("expected shape {}, but it is missing", shape_text(expected)));
   if (tensor->shape != expected) {
     return fail(ErrorKind::corrupt,
                 fmt::format("expected shape {}, found {}", shape_text(expected), shape_text(tensor->shape)));
   }
   if (is_vector && !is_plain_float(tensor->format)) {
-    return fail(ErrorKind::unsupported, fmt::format("expected f32, f16 or bf16, found {}", drafthorse::name(tensor->format)));
+    return fail(ErrorKind::unsupported,
+                fmt::format("expected f32, f16 or bf16, found {}", drafthorse::name(tensor->format)));
   }
   if (!has_matrix_product(tensor->format)) {
     return fail(ErrorKind::unsupported,

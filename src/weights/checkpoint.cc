@@ -23,7 +23,8 @@ std::vector<fs::path> gguf_models(const std::vector<fs::path>& files) {
     const std::string stem = file.stem().string();
     if (file.extension() != ".gguf" || stem.starts_with("mmproj")) continue;
     const size_t of = stem.rfind("-of-");
-    const bool later_part = of != std::string::npos && of >= 6 && stem[of - 6] == '-' && stem.substr(of - 5, 5) != "00001";
+    const bool later_part =
+        of != std::string::npos && of >= 6 && stem[of - 6] == '-' && stem.substr(of - 5, 5) != "00001";
     if (!later_part) models.push_back(file);
   }
   return models;
@@ -57,9 +58,10 @@ Result<std::shared_ptr<const Checkpoint>> open_folder(const fs::path& folder) {
   }
   std::vector<std::string> names;
   for (const fs::path& model : models) names.push_back(model.filename().string());
-  return Error{ErrorKind::invalid_argument,
-               fmt::format("{}: the folder holds several models; name one of {}", folder.string(), fmt::join(names, ", ")),
-               {}};
+  return Error{
+      ErrorKind::invalid_argument,
+      fmt::format("{}: the folder holds several models; name one of {}", folder.string(), fmt::join(names, ", ")),
+      {}};
 }
 
 }  // namespace

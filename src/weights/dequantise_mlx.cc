@@ -23,9 +23,12 @@ uint32_t packed_element(const std::byte* row, int64_t i, int bits) {
 
 float float_at(Format format, const std::byte* values, int64_t i) {
   switch (format) {
-    case Format::f32: return load<float>(values + 4 * i);
-    case Format::f16: return f16_to_float(load<uint16_t>(values + 2 * i));
-    default: return bf16_to_float(load<uint16_t>(values + 2 * i));
+    case Format::f32:
+      return load<float>(values + 4 * i);
+    case Format::f16:
+      return f16_to_float(load<uint16_t>(values + 2 * i));
+    default:
+      return bf16_to_float(load<uint16_t>(values + 2 * i));
   }
 }
 
@@ -45,11 +48,16 @@ Error storage_error(const TensorView& tensor, const std::string& text) {
 bool valid_geometry(const TensorView& tensor) {
   const int bits = tensor.bits, group = tensor.group_size;
   switch (tensor.format) {
-    case Format::affine: return one_of(bits, {2, 3, 4, 5, 6, 8}) && one_of(group, {32, 64, 128});
-    case Format::mxfp4: return bits == 4 && group == 32;
-    case Format::mxfp8: return bits == 8 && group == 32;
-    case Format::nvfp4: return bits == 4 && group == 16;
-    default: return false;
+    case Format::affine:
+      return one_of(bits, {2, 3, 4, 5, 6, 8}) && one_of(group, {32, 64, 128});
+    case Format::mxfp4:
+      return bits == 4 && group == 32;
+    case Format::mxfp8:
+      return bits == 8 && group == 32;
+    case Format::nvfp4:
+      return bits == 4 && group == 16;
+    default:
+      return false;
   }
 }
 
@@ -63,8 +71,8 @@ Status check_mlx_storage(const TensorView& tensor) {
   if (!count) return storage_error(tensor, count.error().message);
   const int64_t columns = tensor.columns();
   if (columns % tensor.group_size != 0) {
-    return storage_error(tensor, fmt::format("{} columns are no whole number of groups of {}", columns,
-                                             tensor.group_size));
+    return storage_error(tensor,
+                         fmt::format("{} columns are no whole number of groups of {}", columns, tensor.group_size));
   }
   const auto check = [&](const char* part, size_t found, int64_t expected) -> Status {
     if (found == static_cast<size_t>(expected)) return {};
@@ -72,8 +80,9 @@ Status check_mlx_storage(const TensorView& tensor) {
   };
   const int64_t groups = *count / tensor.group_size;
   const bool affine = tensor.format == Format::affine;
-  if (affine && !one_of(static_cast<int>(tensor.scale_format),
-                        {static_cast<int>(Format::f32), static_cast<int>(Format::f16), static_cast<int>(Format::bf16)})) {
+  if (affine &&
+      !one_of(static_cast<int>(tensor.scale_format),
+              {static_cast<int>(Format::f32), static_cast<int>(Format::f16), static_cast<int>(Format::bf16)})) {
     return storage_error(tensor, fmt::format("scales cannot be {}", name(tensor.scale_format)));
   }
   const int64_t scale_bytes = affine ? groups * block_layout(tensor.scale_format).bytes : groups;

@@ -92,8 +92,8 @@ void decode_q6_k(const std::byte* block, float* out) {
   }
 }
 
-// {f16 d; u16 scales_h; u8 scales_l[4]; u8 qs[128]}: d * (s - 32) * table[q], sub-blocks of 32, each laid out as iq4_nl.
-// Scale j: low nibble of 4 bits from scales_l, upper two from bits 2j, 2j+1 of scales_h.
+// {f16 d; u16 scales_h; u8 scales_l[4]; u8 qs[128]}: d * (s - 32) * table[q], sub-blocks of 32, each laid out as
+// iq4_nl. Scale j: low nibble of 4 bits from scales_l, upper two from bits 2j, 2j+1 of scales_h.
 void decode_iq4_xs(const std::byte* block, float* out) {
   const float d = f16_at(block);
   const int scales_high = load<uint16_t>(block + 2);
@@ -112,13 +112,20 @@ void decode_iq4_xs(const std::byte* block, float* out) {
 
 BlockDecoder super_block_decoder(Format format) {
   switch (format) {
-    case Format::q2_k: return decode_q2_k;
-    case Format::q3_k: return decode_q3_k;
-    case Format::q4_k: return decode_q4_k;
-    case Format::q5_k: return decode_q5_k;
-    case Format::q6_k: return decode_q6_k;
-    case Format::iq4_xs: return decode_iq4_xs;
-    default: return nullptr;
+    case Format::q2_k:
+      return decode_q2_k;
+    case Format::q3_k:
+      return decode_q3_k;
+    case Format::q4_k:
+      return decode_q4_k;
+    case Format::q5_k:
+      return decode_q5_k;
+    case Format::q6_k:
+      return decode_q6_k;
+    case Format::iq4_xs:
+      return decode_iq4_xs;
+    default:
+      return nullptr;
   }
 }
 

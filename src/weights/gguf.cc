@@ -60,24 +60,41 @@ enum class ValueType : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, stri
 // Smallest number of bytes that a value of the type occupies; bounds an array's length before it is allocated.
 uint64_t minimum_size(ValueType type) {
   switch (type) {
-    case ValueType::u8: case ValueType::i8: case ValueType::boolean: return 1;
-    case ValueType::u16: case ValueType::i16: return 2;
-    case ValueType::u32: case ValueType::i32: case ValueType::f32: return 4;
-    default: return 8;
+    case ValueType::u8:
+    case ValueType::i8:
+    case ValueType::boolean:
+      return 1;
+    case ValueType::u16:
+    case ValueType::i16:
+      return 2;
+    case ValueType::u32:
+    case ValueType::i32:
+    case ValueType::f32:
+      return 4;
+    default:
+      return 8;
   }
 }
 
 // A value read from the file, or nothing for a u64 beyond int64 (`too_large`).
 std::optional<int64_t> read_integer(Reader& reader, ValueType type) {
   switch (type) {
-    case ValueType::u8: return reader.read<uint8_t>();
-    case ValueType::i8: return reader.read<int8_t>();
-    case ValueType::u16: return reader.read<uint16_t>();
-    case ValueType::i16: return reader.read<int16_t>();
-    case ValueType::u32: return reader.read<uint32_t>();
-    case ValueType::i32: return reader.read<int32_t>();
-    case ValueType::i64: return reader.read<int64_t>();
-    default: break;
+    case ValueType::u8:
+      return reader.read<uint8_t>();
+    case ValueType::i8:
+      return reader.read<int8_t>();
+    case ValueType::u16:
+      return reader.read<uint16_t>();
+    case ValueType::i16:
+      return reader.read<int16_t>();
+    case ValueType::u32:
+      return reader.read<uint32_t>();
+    case ValueType::i32:
+      return reader.read<int32_t>();
+    case ValueType::i64:
+      return reader.read<int64_t>();
+    default:
+      break;
   }
   const auto value = reader.read<uint64_t>();
   if (value > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
@@ -97,7 +114,8 @@ Result<GgufValue> read_array(Reader& reader, const std::string& key) {
   const auto count = reader.read<uint64_t>();
   if (reader.failed()) return corrupt(fmt::format("metadata key \"{}\": the file ends inside its array header", key));
   if (type == ValueType::array) {
-    return Error{ErrorKind::unsupported, fmt::format("metadata key \"{}\": arrays of arrays are not supported", key), {}};
+    return Error{
+        ErrorKind::unsupported, fmt::format("metadata key \"{}\": arrays of arrays are not supported", key), {}};
   }
   if (type > ValueType::f64) {
     return corrupt(fmt::format("metadata key \"{}\": unknown array element type {}", key, static_cast<uint32_t>(type)));
@@ -128,11 +146,17 @@ Result<GgufValue> read_array(Reader& reader, const std::string& key) {
 
 Result<GgufValue> read_value(Reader& reader, ValueType type, const std::string& key) {
   switch (type) {
-    case ValueType::f32: case ValueType::f64: return GgufValue{read_float(reader, type)};
-    case ValueType::boolean: return GgufValue{reader.read<uint8_t>() != 0};
-    case ValueType::string: return GgufValue{reader.read_string()};
-    case ValueType::array: return read_array(reader, key);
-    default: break;
+    case ValueType::f32:
+    case ValueType::f64:
+      return GgufValue{read_float(reader, type)};
+    case ValueType::boolean:
+      return GgufValue{reader.read<uint8_t>() != 0};
+    case ValueType::string:
+      return GgufValue{reader.read_string()};
+    case ValueType::array:
+      return read_array(reader, key);
+    default:
+      break;
   }
   if (type > ValueType::f64) {
     return corrupt(fmt::format("metadata key \"{}\": unknown value type {}", key, static_cast<uint32_t>(type)));
@@ -159,34 +183,54 @@ Status read_metadata(Reader& reader, uint64_t count, GgufMetadata& metadata) {
 
 std::optional<Format> tensor_format(uint32_t type) {
   switch (type) {
-    case 0: return Format::f32;
-    case 1: return Format::f16;
-    case 2: return Format::q4_0;
-    case 3: return Format::q4_1;
-    case 6: return Format::q5_0;
-    case 7: return Format::q5_1;
-    case 8: return Format::q8_0;
-    case 10: return Format::q2_k;
-    case 11: return Format::q3_k;
-    case 12: return Format::q4_k;
-    case 13: return Format::q5_k;
-    case 14: return Format::q6_k;
-    case 20: return Format::iq4_nl;
-    case 23: return Format::iq4_xs;
-    case 24: return Format::i8;
-    case 26: return Format::i32;
-    case 27: return Format::i64;
-    case 30: return Format::bf16;
-    case 39: return Format::mxfp4_blocks;
-    default: return std::nullopt;
+    case 0:
+      return Format::f32;
+    case 1:
+      return Format::f16;
+    case 2:
+      return Format::q4_0;
+    case 3:
+      return Format::q4_1;
+    case 6:
+      return Format::q5_0;
+    case 7:
+      return Format::q5_1;
+    case 8:
+      return Format::q8_0;
+    case 10:
+      return Format::q2_k;
+    case 11:
+      return Format::q3_k;
+    case 12:
+      return Format::q4_k;
+    case 13:
+      return Format::q5_k;
+    case 14:
+      return Format::q6_k;
+    case 20:
+      return Format::iq4_nl;
+    case 23:
+      return Format::iq4_xs;
+    case 24:
+      return Format::i8;
+    case 26:
+      return Format::i32;
+    case 27:
+      return Format::i64;
+    case 30:
+      return Format::bf16;
+    case 39:
+      return Format::mxfp4_blocks;
+    default:
+      return std::nullopt;
   }
 }
 
 // The public names of types that exist but have no reader here, for the message.
 std::string_view unsupported_type_name(uint32_t type) {
   constexpr std::pair<uint32_t, std::string_view> kNames[] = {
-      {9, "Q8_1"},     {15, "Q8_K"},   {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"},
-      {22, "IQ2_S"},   {25, "I16"},    {28, "F64"},     {29, "IQ1_M"},  {34, "TQ1_0"},   {35, "TQ2_0"}, {40, "NVFP4"}};
+      {9, "Q8_1"},   {15, "Q8_K"}, {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"},
+      {22, "IQ2_S"}, {25, "I16"},  {28, "F64"},     {29, "IQ1_M"},  {34, "TQ1_0"},   {35, "TQ2_0"}, {40, "NVFP4"}};
   for (const auto& [id, text] : kNames) {
     if (id == type) return text;
   }
@@ -210,7 +254,8 @@ Result<TensorHeader> read_tensor_header(Reader& reader, uint64_t index, uint64_t
   if (reader.failed()) return ends_early();
   const std::string& tensor = header.view.name;
   if (dimensions < 1 || dimensions > kMaxDimensions) {
-    return corrupt(fmt::format("tensor \"{}\": expected 1 to {} dimensions, found {}", tensor, kMaxDimensions, dimensions));
+    return corrupt(
+        fmt::format("tensor \"{}\": expected 1 to {} dimensions, found {}", tensor, kMaxDimensions, dimensions));
   }
   for (uint32_t d = 0; d < dimensions; ++d) {
     const auto size = reader.read<uint64_t>();
@@ -246,9 +291,10 @@ Status place_tensors(std::span<const std::byte> data, uint64_t alignment, std::v
                                  header.offset, alignment));
     }
     if (header.offset > data.size() || header.size > data.size() - header.offset) {
-      return corrupt(fmt::format("tensor \"{}\": expected {} bytes at offset {}, but the data section has {} bytes; is the "
-                                 "file complete?",
-                                 header.view.name, header.size, header.offset, data.size()));
+      return corrupt(
+          fmt::format("tensor \"{}\": expected {} bytes at offset {}, but the data section has {} bytes; is the "
+                      "file complete?",
+                      header.view.name, header.size, header.offset, data.size()));
     }
     header.view.data = data.subspan(static_cast<size_t>(header.offset), header.size);
     by_offset.push_back(&header);
@@ -316,7 +362,8 @@ Result<GgufContents> parse_gguf(std::span<const std::byte> bytes) {
       return corrupt(fmt::format("tensor \"{}\" appears twice", headers.back().view.name));
     }
   }
-  const size_t data_begin = std::min<size_t>((reader.position() + *alignment - 1) / *alignment * *alignment, bytes.size());
+  const size_t data_begin =
+      std::min<size_t>((reader.position() + *alignment - 1) / *alignment * *alignment, bytes.size());
   if (Status status = place_tensors(bytes.subspan(data_begin), *alignment, headers); !status) return status.error();
   for (TensorHeader& header : headers) contents.tensors.push_back(std::move(header.view));
   return contents;

@@ -72,7 +72,8 @@ Result<std::vector<Part>> open_parts(const fs::path& path, Part opened) {
     const int64_t number = integer_or(part->contents.metadata, "split.no", -1);
     const int64_t declared = integer_or(part->contents.metadata, "split.count", -1);
     if (number != i || declared != count) {
-      return split_error(part_path, fmt::format("expected split.no {} of {}, found {} of {}", i, count, number, declared));
+      return split_error(part_path,
+                         fmt::format("expected split.no {} of {}, found {} of {}", i, count, number, declared));
     }
     parts.push_back(std::move(*part));
   }

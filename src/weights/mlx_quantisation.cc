@@ -4,9 +4,9 @@
 #include <optional>
 #include <unordered_map>
 
-#include <boost/json/value.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <boost/json/value.hpp>
 
 #include "weights/dequantise_rows.h"
 
@@ -55,11 +55,12 @@ Result<const boost::json::object*> quantisation_of(const boost::json::object& co
     const boost::json::object* object = value->if_object();
     if (!object) return Error{ErrorKind::corrupt, fmt::format("config.json: key \"{}\": expected an object", key), {}};
     if (const boost::json::value* method = object->if_contains("quant_method"); method && method->is_string()) {
-      return Error{ErrorKind::unsupported,
-                   fmt::format("config.json: key \"{}\": quantisation by \"{}\" is not supported; supported are MLX packs "
-                               "(affine, mxfp4, mxfp8, nvfp4) and unquantised weights",
-                               key, std::string_view(method->get_string())),
-                   {}};
+      return Error{
+          ErrorKind::unsupported,
+          fmt::format("config.json: key \"{}\": quantisation by \"{}\" is not supported; supported are MLX packs "
+                      "(affine, mxfp4, mxfp8, nvfp4) and unquantised weights",
+                      key, std::string_view(method->get_string())),
+          {}};
     }
     return object;
   }
@@ -106,9 +107,10 @@ Result<Geometry> choose(const TensorView& weight, const TensorView& scales, cons
   if (found != possible.end() && declared.present) return *found;
   const std::string shapes = fmt::format("weight {} and scales {}", shape_text(weight.shape), shape_text(scales.shape));
   if (declared.for_this_path) {
-    return tensor_error(weight, fmt::format("config.json says bits {}, group_size {}, mode {} for it, but {} contradict that",
-                                            declared.bits.value_or(0), declared.group_size.value_or(0),
-                                            declared.mode.value_or("affine"), shapes));
+    return tensor_error(weight,
+                        fmt::format("config.json says bits {}, group_size {}, mode {} for it, but {} contradict that",
+                                    declared.bits.value_or(0), declared.group_size.value_or(0),
+                                    declared.mode.value_or("affine"), shapes));
   }
   if (possible.size() == 1) return possible.front();
   std::vector<std::string> choices;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
+#include <fmt/format.h>
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
-#include <fmt/format.h>
 
 #include "weights/float_formats.h"
 
@@ -70,12 +70,13 @@ Result<Placed> read_entry(std::string_view name, const boost::json::value& entry
   if (!size) return fail(size.error().kind, size.error().message);
   const int64_t begin = (*offsets)[0], end = (*offsets)[1];
   if (begin > end || static_cast<uint64_t>(end) > data.size()) {
-    return fail(ErrorKind::corrupt, fmt::format("its bytes {} to {} are outside the {} bytes of data; is the file complete?",
-                                                begin, end, data.size()));
+    return fail(ErrorKind::corrupt,
+                fmt::format("its bytes {} to {} are outside the {} bytes of data; is the file complete?", begin, end,
+                            data.size()));
   }
   if (static_cast<size_t>(end - begin) != *size) {
-    return fail(ErrorKind::corrupt, fmt::format("expected {} bytes for {} {}, found {}", *size, drafthorse::name(*format),
-                                                shape_text(*shape), end - begin));
+    return fail(ErrorKind::corrupt, fmt::format("expected {} bytes for {} {}, found {}", *size,
+                                                drafthorse::name(*format), shape_text(*shape), end - begin));
   }
   Placed placed{{}, begin, end};
   placed.view.name = name;
@@ -93,7 +94,8 @@ Status check_overlaps(const std::vector<Placed>& tensors) {
   std::sort(by_offset.begin(), by_offset.end(), [](auto* a, auto* b) { return a->begin < b->begin; });
   for (size_t i = 1; i < by_offset.size(); ++i) {
     if (by_offset[i - 1]->end <= by_offset[i]->begin) continue;
-    return corrupt(fmt::format("tensors \"{}\" and \"{}\" overlap", by_offset[i - 1]->view.name, by_offset[i]->view.name));
+    return corrupt(
+        fmt::format("tensors \"{}\" and \"{}\" overlap", by_offset[i - 1]->view.name, by_offset[i]->view.name));
   }
   return {};
 }
@@ -105,9 +107,10 @@ Result<std::vector<TensorView>> parse_safetensors(std::span<const std::byte> byt
   const auto header_size = load<uint64_t>(bytes.data());
   const std::span<const std::byte> rest = bytes.subspan(sizeof header_size);
   if (header_size > rest.size() || header_size > kMaxHeader) {
-    return corrupt(fmt::format("expected a header of {} bytes, but {} bytes follow (at most {} are allowed); is it a "
-                               "complete safetensors file?",
-                               header_size, rest.size(), kMaxHeader));
+    return corrupt(
+        fmt::format("expected a header of {} bytes, but {} bytes follow (at most {} are allowed); is it a "
+                    "complete safetensors file?",
+                    header_size, rest.size(), kMaxHeader));
   }
   const std::string_view text(reinterpret_cast<const char*>(rest.data()), static_cast<size_t>(header_size));
   boost::system::error_code error;

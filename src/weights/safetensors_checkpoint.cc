@@ -5,8 +5,8 @@
 #include <set>
 #include <system_error>
 
-#include <boost/json/parse.hpp>
 #include <fmt/format.h>
+#include <boost/json/parse.hpp>
 
 #include "weights/checkpoint_files.h"
 #include "weights/mlx_quantisation.h"
@@ -90,7 +90,8 @@ Status add_file(const fs::path& path, const std::set<std::string>* expected, Che
   if (expected) missing = *expected;
   for (TensorView& tensor : *tensors) {
     if (expected && missing.erase(tensor.name) == 0) {
-      return file_error(path, ErrorKind::corrupt, fmt::format("tensor \"{}\" is not in the index for this file", tensor.name));
+      return file_error(path, ErrorKind::corrupt,
+                        fmt::format("tensor \"{}\" is not in the index for this file", tensor.name));
     }
     if (!names.insert(tensor.name).second) {
       return file_error(path, ErrorKind::corrupt, fmt::format("tensor \"{}\" is in another file too", tensor.name));

@@ -1,5 +1,5 @@
-// One model in both containers gives the same logits: GGUF's permuted rows with interleaved rope are Hugging Face's rows
-// with rope over halves.
+// One model in both containers gives the same logits: GGUF's permuted rows with interleaved rope are Hugging Face's
+// rows with rope over halves.
 
 #include <gtest/gtest.h>
 

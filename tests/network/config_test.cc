@@ -1,8 +1,8 @@
 // config.json and GGUF metadata: what published files hold is accepted, what would change the maths is refused by name.
 
-#include <boost/json/parse.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <boost/json/parse.hpp>
 
 #include "support/tiny_models.h"
 
@@ -71,7 +71,8 @@ TEST(Config, PublishedKeysAreAccepted) {
   EXPECT_EQ(error_with(kMistral, "mistral"), "");
   EXPECT_EQ(error_with(kQwen2, "qwen2"), "");
   EXPECT_EQ(error_with(kQwen3, "qwen3"), "");
-  for (const char* family : {"llama", "mistral", "qwen2", "qwen3"}) EXPECT_EQ(error_with(kVersion5, family), "") << family;
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3"})
+    EXPECT_EQ(error_with(kVersion5, family), "") << family;
 }
 
 TEST(Config, UnknownKeysAreRefusedByName) {
@@ -86,11 +87,14 @@ TEST(Config, UnknownKeysAreRefusedByName) {
 TEST(Config, ValuesThatAreNotImplementedAreRefused) {
   EXPECT_THAT(error_with(R"({"hidden_act":"gelu"})"), HasSubstr("\"hidden_act\": \"gelu\" is not implemented"));
   EXPECT_THAT(error_with(R"({"rope_interleaved":true})"), HasSubstr("\"rope_interleaved\": true is not implemented"));
-  EXPECT_THAT(error_with(R"({"rope_scaling":{"rope_type":"longrope","factor":4}})"), HasSubstr("\"longrope\" is not implemented"));
-  EXPECT_THAT(error_with(R"({"rope_scaling":{"type":"dynamic","factor":4}})"), HasSubstr("\"dynamic\" is not implemented"));
+  EXPECT_THAT(error_with(R"({"rope_scaling":{"rope_type":"longrope","factor":4}})"),
+              HasSubstr("\"longrope\" is not implemented"));
+  EXPECT_THAT(error_with(R"({"rope_scaling":{"type":"dynamic","factor":4}})"),
+              HasSubstr("\"dynamic\" is not implemented"));
   EXPECT_THAT(error_with(R"({"layer_types":["full_attention","chunked_attention"]})"), HasSubstr("chunked_attention"));
   EXPECT_THAT(error_with(R"({"sliding_window":64})"), HasSubstr("\"sliding_window\""));
-  EXPECT_THAT(error_with(R"({"architectures":["LlamaForSequenceClassification"]})"), HasSubstr("LlamaForSequenceClassification"));
+  EXPECT_THAT(error_with(R"({"architectures":["LlamaForSequenceClassification"]})"),
+              HasSubstr("LlamaForSequenceClassification"));
   EXPECT_THAT(error_with(R"({"pruned_heads":{"0":[1]}})"), HasSubstr("pruned_heads"));
 }
 
@@ -98,7 +102,8 @@ TEST(Config, WrongTypesAndSizesAreNamed) {
   EXPECT_THAT(error_with(R"({"hidden_size":"64"})"), HasSubstr("key \"hidden_size\": expected an integer"));
   EXPECT_THAT(error_with(R"({"hidden_size":0})"), HasSubstr("key \"hidden_size\": expected an integer from 1"));
   EXPECT_THAT(error_with(R"({"hidden_size":1e30})"), HasSubstr("key \"hidden_size\""));
-  EXPECT_THAT(error_with(R"({"num_hidden_layers":null})"), HasSubstr("\"num_hidden_layers\": expected a positive integer, but it is missing"));
+  EXPECT_THAT(error_with(R"({"num_hidden_layers":null})"),
+              HasSubstr("\"num_hidden_layers\": expected a positive integer, but it is missing"));
   EXPECT_THAT(error_with(R"({"num_hidden_layers":2000000000})"), HasSubstr("\"num_hidden_layers\": expected at most"));
   EXPECT_THAT(error_with(R"({"num_key_value_heads":3})"), HasSubstr("4 heads are no multiple of 3 kv heads"));
   EXPECT_THAT(error_with(R"({"rms_norm_eps":0})"), HasSubstr("eps is 0"));
@@ -108,17 +113,21 @@ TEST(Config, WrongTypesAndSizesAreNamed) {
   EXPECT_THAT(error_with(R"({"rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":1,
                             "original_max_position_embeddings":64}})"),
               HasSubstr("\"high_freq_factor\": expected more than low_freq_factor"));
-  EXPECT_THAT(error_with(R"({"rope_scaling":{"type":"linear"}})"), HasSubstr("\"factor\": expected a number, but it is missing"));
-  EXPECT_THAT(error_with(R"({"rope_scaling":{"type":"linear","factor":0}})"), HasSubstr("\"factor\": expected at least"));
+  EXPECT_THAT(error_with(R"({"rope_scaling":{"type":"linear"}})"),
+              HasSubstr("\"factor\": expected a number, but it is missing"));
+  EXPECT_THAT(error_with(R"({"rope_scaling":{"type":"linear","factor":0}})"),
+              HasSubstr("\"factor\": expected at least"));
   EXPECT_THAT(error_with(R"({"rope_scaling":{"type":"linear","factor":2},"rope_parameters":{"rope_type":"default"}})"),
               HasSubstr("contradicts the key \"rope_scaling\""));
-  EXPECT_THAT(error_with(R"({"layer_types":["full_attention"]})"), HasSubstr("\"layer_types\": expected 2 entries, found 1"));
+  EXPECT_THAT(error_with(R"({"layer_types":["full_attention"]})"),
+              HasSubstr("\"layer_types\": expected 2 entries, found 1"));
 }
 
 TEST(Config, FamiliesAreNamed) {
   for (const char* type : {"qwen3_5", "gemma3_text", "mixtral", "qwen3_moe", "smollm3"}) {
     const std::string error = error_with(std::string(R"({"model_type":")") + type + "\"}");
-    EXPECT_THAT(error, HasSubstr(std::string("model_type \"") + type + "\" is not supported; supported are llama, mistral, "
+    EXPECT_THAT(error, HasSubstr(std::string("model_type \"") + type +
+                                 "\" is not supported; supported are llama, mistral, "
                                  "qwen2 and qwen3"));
   }
   EXPECT_THAT(error_with(R"({"model_type":null})"), HasSubstr("expected the key \"model_type\""));
@@ -174,17 +183,25 @@ TEST(Tensors, MissingWrongAndForeignOnesAreNamed) {
   };
   EXPECT_THAT(tensor_error(without("model.layers.1.mlp.up_proj.weight")),
               HasSubstr("tensor \"model.layers.1.mlp.up_proj.weight\": expected shape [128, 64], but it is missing"));
-  EXPECT_THAT(tensor_error(without("model.embed_tokens.weight")), HasSubstr("expected shape [256, 64], but it is missing"));
-  EXPECT_THAT(tensor_error([](auto& list) { list[3].shape = {31, 64}; }), HasSubstr("expected shape [32, 64], found [31, 64]"));
+  EXPECT_THAT(tensor_error(without("model.embed_tokens.weight")),
+              HasSubstr("expected shape [256, 64], but it is missing"));
+  EXPECT_THAT(tensor_error([](auto& list) {
+                list[3].shape = {31, 64};
+              }),
+              HasSubstr("expected shape [32, 64], found [31, 64]"));
   EXPECT_THAT(tensor_error([](auto& list) {
                 list.push_back({"model.layers.0.self_attn.o_proj.bias", "", {64}, TinyTensor::Kind::bias});
               }),
               HasSubstr("tensor \"model.layers.0.self_attn.o_proj.bias\" f32 [64] has no place in this architecture"));
-  EXPECT_EQ(tensor_error([](auto& list) { list.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "", {8}}); }), "");
+  EXPECT_EQ(tensor_error([](auto& list) {
+              list.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "", {8}});
+            }),
+            "");
   TinyModel untied;
   untied.tied = false;
   EXPECT_EQ(tensor_error([](auto&) {}, untied), "");
-  EXPECT_THAT(tensor_error(without("lm_head.weight"), untied), HasSubstr("tensor \"lm_head.weight\": expected shape [256, 64], but it is missing"));
+  EXPECT_THAT(tensor_error(without("lm_head.weight"), untied),
+              HasSubstr("tensor \"lm_head.weight\": expected shape [256, 64], but it is missing"));
 }
 
 TEST(Tensors, FormatsWithoutAProductAreRefused) {
@@ -230,10 +247,16 @@ TEST(GgufConfig, KeysAreReadOrRefused) {
   EXPECT_EQ(gguf_error([](GgufWriter& w) { w.set("llama.expert_count", uint32_t{0}); }), "");
   EXPECT_EQ(gguf_error([](GgufWriter& w) { w.set("other.thing", uint32_t{1}); }), "");
   EXPECT_THAT(gguf_error([](GgufWriter& w) { w.set("llama.logit_scale", 0.5f); }), HasSubstr("llama.logit_scale"));
-  EXPECT_THAT(gguf_error([](GgufWriter& w) { w.set("llama.expert_count", uint32_t{8}); }), HasSubstr("\"llama.expert_count\""));
-  EXPECT_THAT(gguf_error([](GgufWriter& w) { w.set("llama.rope.scaling.type", "longrope"); }), HasSubstr("\"longrope\" is not implemented"));
-  EXPECT_THAT(gguf_error([](GgufWriter& w) { w.set("llama.rope.scaling.factor", -2.0f); }), HasSubstr("expected a positive number"));
-  EXPECT_THAT(gguf_error([](GgufWriter& w) { w.set("llama.rope.scaling.type", "linear"); w.set("llama.rope.scaling.factor", "2"); }),
+  EXPECT_THAT(gguf_error([](GgufWriter& w) { w.set("llama.expert_count", uint32_t{8}); }),
+              HasSubstr("\"llama.expert_count\""));
+  EXPECT_THAT(gguf_error([](GgufWriter& w) { w.set("llama.rope.scaling.type", "longrope"); }),
+              HasSubstr("\"longrope\" is not implemented"));
+  EXPECT_THAT(gguf_error([](GgufWriter& w) { w.set("llama.rope.scaling.factor", -2.0f); }),
+              HasSubstr("expected a positive number"));
+  EXPECT_THAT(gguf_error([](GgufWriter& w) {
+                w.set("llama.rope.scaling.type", "linear");
+                w.set("llama.rope.scaling.factor", "2");
+              }),
               HasSubstr("\"llama.rope.scaling.factor\": expected a number"));
 }
 
@@ -252,9 +275,7 @@ TEST(GgufConfig, ScalingAndDivisors) {
     EXPECT_FLOAT_EQ(attention(linear, 0).rope.inv_freq[i], frequency / 2);
     EXPECT_FLOAT_EQ(attention(divided, 1).rope.inv_freq[i], frequency / static_cast<float>(i + 1));
   }
-  const auto zero = read_gguf(model, [](GgufWriter& w) {
-    w.add("rope_freqs.weight", Format::f32, {8}, Bytes(32));
-  });
+  const auto zero = read_gguf(model, [](GgufWriter& w) { w.add("rope_freqs.weight", Format::f32, {8}, Bytes(32)); });
   ASSERT_FALSE(zero.ok());
   EXPECT_THAT(zero.error().message, HasSubstr("\"rope_freqs.weight\": expected positive divisors"));
 }

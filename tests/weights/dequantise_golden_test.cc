@@ -44,17 +44,17 @@ void expect_values(const TensorView& tensor, const TensorView& expected) {
       const int64_t i = r * tensor.columns() + c;
       const auto bits = load<uint32_t>(expected.data.data() + 4 * i);
       const auto index = static_cast<size_t>(i);
-      ASSERT_EQ(std::bit_cast<uint32_t>(all[index]), bits) << tensor.name << " row " << r << " column " << c << ": "
-                                                           << all[index] << " " << std::bit_cast<float>(bits);
+      ASSERT_EQ(std::bit_cast<uint32_t>(all[index]), bits)
+          << tensor.name << " row " << r << " column " << c << ": " << all[index] << " " << std::bit_cast<float>(bits);
       ASSERT_EQ(std::bit_cast<uint32_t>(row[static_cast<size_t>(c)]), bits);
     }
   }
 }
 
 constexpr std::pair<const char*, Format> kBlockFormats[] = {
-    {"q4_0", Format::q4_0},   {"q4_1", Format::q4_1},     {"q5_0", Format::q5_0},     {"q5_1", Format::q5_1},
-    {"q8_0", Format::q8_0},   {"q2_k", Format::q2_k},     {"q3_k", Format::q3_k},     {"q4_k", Format::q4_k},
-    {"q5_k", Format::q5_k},   {"q6_k", Format::q6_k},     {"iq4_nl", Format::iq4_nl}, {"iq4_xs", Format::iq4_xs},
+    {"q4_0", Format::q4_0},         {"q4_1", Format::q4_1}, {"q5_0", Format::q5_0},     {"q5_1", Format::q5_1},
+    {"q8_0", Format::q8_0},         {"q2_k", Format::q2_k}, {"q3_k", Format::q3_k},     {"q4_k", Format::q4_k},
+    {"q5_k", Format::q5_k},         {"q6_k", Format::q6_k}, {"iq4_nl", Format::iq4_nl}, {"iq4_xs", Format::iq4_xs},
     {"mxfp4", Format::mxfp4_blocks}};
 
 class GgufGolden : public testing::TestWithParam<std::pair<const char*, Format>> {};
@@ -79,8 +79,8 @@ struct MlxCase {
 };
 
 std::vector<MlxCase> mlx_cases() {
-  std::vector<MlxCase> cases = {{"mxfp4", Format::mxfp4, 4, 32}, {"mxfp8", Format::mxfp8, 8, 32},
-                                {"nvfp4", Format::nvfp4, 4, 16}};
+  std::vector<MlxCase> cases = {
+      {"mxfp4", Format::mxfp4, 4, 32}, {"mxfp8", Format::mxfp8, 8, 32}, {"nvfp4", Format::nvfp4, 4, 16}};
   const auto affine = [&](int bits, int group_size, const char* dtype) {
     cases.push_back({"affine_" + std::to_string(bits) + "_" + std::to_string(group_size) + "_" + dtype, Format::affine,
                      bits, group_size});

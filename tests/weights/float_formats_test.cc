@@ -13,7 +13,8 @@ namespace {
 
 // The value of a sign-exponent-mantissa code by its definition, in double.
 double code_value(uint32_t bits, int exponent_bits, int mantissa_bits, int bias) {
-  const uint32_t mantissa = bits & ((1u << mantissa_bits) - 1), exponent = bits >> mantissa_bits & ((1u << exponent_bits) - 1);
+  const uint32_t mantissa = bits & ((1u << mantissa_bits) - 1),
+                 exponent = bits >> mantissa_bits & ((1u << exponent_bits) - 1);
   const double sign = bits >> (mantissa_bits + exponent_bits) & 1u ? -1 : 1;
   const double fraction = static_cast<double>(mantissa) / (1u << mantissa_bits);
   if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias);
@@ -54,7 +55,8 @@ float any_float(uint32_t bits) { return std::bit_cast<float>(bits); }
 TEST(FloatFormats, F16RoundsToNearestEven) {
   EXPECT_TRUE(rc::check([](uint32_t mantissa, bool negative) {
     const int exponent = *rc::gen::inRange(127 - 27, 127 + 17);
-    const float value = any_float(uint32_t{negative} << 31 | static_cast<uint32_t>(exponent) << 23 | (mantissa & 0x7FFFFF));
+    const float value =
+        any_float(uint32_t{negative} << 31 | static_cast<uint32_t>(exponent) << 23 | (mantissa & 0x7FFFFF));
     const uint16_t code = float_to_f16(value);
     RC_ASSERT((code >> 15 != 0) == negative);
     if (std::fabs(value) >= 65520.0f) {
@@ -65,7 +67,7 @@ TEST(FloatFormats, F16RoundsToNearestEven) {
   }));
   EXPECT_EQ(float_to_f16(std::nextafter(65520.0f, 0.0f)), 0x7BFF);
   EXPECT_EQ(float_to_f16(65520.0f), 0x7C00);
-  EXPECT_EQ(float_to_f16(0x1p-25f), 0);       // half of the smallest subnormal: to even
+  EXPECT_EQ(float_to_f16(0x1p-25f), 0);  // half of the smallest subnormal: to even
   EXPECT_EQ(float_to_f16(0x1.8p-25f), 1);
 }
 

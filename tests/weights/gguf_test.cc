@@ -17,10 +17,10 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr Format kFormats[] = {Format::f32,  Format::f16,  Format::bf16, Format::q4_0, Format::q4_1,   Format::q5_0,
-                               Format::q5_1, Format::q8_0, Format::q2_k, Format::q3_k, Format::q4_k,   Format::q5_k,
-                               Format::q6_k, Format::i8,   Format::i32,  Format::i64,  Format::iq4_nl, Format::iq4_xs,
-                               Format::mxfp4_blocks};
+constexpr Format kFormats[] = {Format::f32,  Format::f16,    Format::bf16,   Format::q4_0,        Format::q4_1,
+                               Format::q5_0, Format::q5_1,   Format::q8_0,   Format::q2_k,        Format::q3_k,
+                               Format::q4_k, Format::q5_k,   Format::q6_k,   Format::i8,          Format::i32,
+                               Format::i64,  Format::iq4_nl, Format::iq4_xs, Format::mxfp4_blocks};
 
 // The error text of parsing, or "" when the bytes are accepted.
 std::string parse_error(std::span<const std::byte> bytes) {
@@ -197,10 +197,13 @@ TEST(Gguf, TensorHeaderErrors) {
   EXPECT_THAT(with(dimensions, uint32_t{5}), HasSubstr("found 5"));
   EXPECT_THAT(with(dimensions + 4, uint64_t{0}), HasSubstr("tensor \"b\": dimension 0 has the impossible size 0"));
   EXPECT_THAT(with(dimensions + 4, ~uint64_t{0}), HasSubstr("impossible size"));
-  EXPECT_THAT(with(dimensions + 4, uint64_t{33}), HasSubstr("blocks of 32 elements, but the contiguous axis of shape [3, 33]"));
+  EXPECT_THAT(with(dimensions + 4, uint64_t{33}),
+              HasSubstr("blocks of 32 elements, but the contiguous axis of shape [3, 33]"));
   EXPECT_THAT(with(dimensions + 4, uint64_t{1} << 62), HasSubstr("no valid number of elements"));
-  EXPECT_THAT(with(dimensions + 12, uint64_t{4000}), HasSubstr("expected 72000 bytes at offset 32, but the data section has"));
-  EXPECT_THAT(with(dimensions + 20, uint32_t{16}), HasSubstr("tensor \"b\" has type 16 (IQ2_XXS), which has no reader"));
+  EXPECT_THAT(with(dimensions + 12, uint64_t{4000}),
+              HasSubstr("expected 72000 bytes at offset 32, but the data section has"));
+  EXPECT_THAT(with(dimensions + 20, uint32_t{16}),
+              HasSubstr("tensor \"b\" has type 16 (IQ2_XXS), which has no reader"));
   EXPECT_THAT(with(dimensions + 20, uint32_t{999}), HasSubstr("type 999 (unknown)"));
   EXPECT_THAT(with(dimensions + 24, uint64_t{8}), HasSubstr("offset 8 is no multiple of the alignment 32"));
   EXPECT_THAT(with(dimensions + 24, uint64_t{0}), HasSubstr("tensors \"a\" and \"b\" overlap"));
@@ -216,7 +219,8 @@ TEST(Gguf, RandomDamageNeverCrashes) {
     Random random(seed);
     Bytes bytes = whole;
     for (int n = 1 + random.below(4); n > 0; --n) {
-      bytes[static_cast<size_t>(random.below(static_cast<int>(bytes.size())))] = static_cast<std::byte>(random.below(256));
+      bytes[static_cast<size_t>(random.below(static_cast<int>(bytes.size())))] =
+          static_cast<std::byte>(random.below(256));
     }
     const auto parsed = parse_gguf(bytes);
     if (!parsed.ok()) return;
@@ -269,9 +273,13 @@ TEST(GgufCheckpoint, SplitErrors) {
   std::filesystem::remove(folder / "m-00002-of-00002.gguf");
   EXPECT_THAT(open_error(path), HasSubstr("part 2 of 2 of a split model"));
   EXPECT_THAT(open_error(path), HasSubstr("m-00002-of-00002.gguf"));
-  path = write_split(folder, [](int part, GgufWriter& w) { if (part == 1) w.add("a", Format::f32, {4}, Bytes(16)); });
+  path = write_split(folder, [](int part, GgufWriter& w) {
+    if (part == 1) w.add("a", Format::f32, {4}, Bytes(16));
+  });
   EXPECT_THAT(open_error(path), HasSubstr("tensor \"a\" is in another part too"));
-  path = write_split(folder, [](int part, GgufWriter& w) { if (part == 1) w.add("c", Format::f32, {4}, Bytes(16)); });
+  path = write_split(folder, [](int part, GgufWriter& w) {
+    if (part == 1) w.add("c", Format::f32, {4}, Bytes(16));
+  });
   EXPECT_THAT(open_error(path), HasSubstr("expected 2 tensors in all parts, found 3"));
   write_split(folder);
   std::filesystem::copy_file(folder / "m-00001-of-00002.gguf", folder / "m-00002-of-00002.gguf",

@@ -29,7 +29,7 @@ std::string header_error(const std::string& header, size_t size = 64) {
 
 TEST(Safetensors, TensorsRoundTrip) {
   EXPECT_TRUE(rc::check([](uint64_t seed) {
-    constexpr Format kFormats[] = {Format::f32, Format::f16, Format::bf16, Format::i32, Format::u32,
+    constexpr Format kFormats[] = {Format::f32, Format::f16, Format::bf16, Format::i32,    Format::u32,
                                    Format::u8,  Format::i8,  Format::i64,  Format::f8_e4m3};
     Random random(seed);
     SafetensorsWriter writer;
@@ -72,7 +72,8 @@ TEST(Safetensors, HeaderErrors) {
 
 TEST(Safetensors, EntryErrors) {
   const auto entry = [](const std::string& dtype, const std::string& shape, const std::string& offsets) {
-    return header_error(R"({"a":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}");
+    return header_error(R"({"a":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets +
+                        "}}");
   };
   EXPECT_EQ(entry("F32", "[2,4]", "[0,32]"), "");
   EXPECT_THAT(entry("F64", "[2]", "[0,16]"), HasSubstr("tensor \"a\": dtype F64 has no reader; supported are F32"));
@@ -116,7 +117,8 @@ struct Folder {
   }
 };
 
-void expect_geometry(const Checkpoint& checkpoint, const char* name, Format mode, int bits, int group_size, int64_t in) {
+void expect_geometry(const Checkpoint& checkpoint, const char* name, Format mode, int bits, int group_size,
+                     int64_t in) {
   const TensorView* tensor = checkpoint.find(name);
   ASSERT_NE(tensor, nullptr) << name;
   EXPECT_EQ(tensor->format, mode) << name;
@@ -129,10 +131,10 @@ void expect_geometry(const Checkpoint& checkpoint, const char* name, Format mode
 TEST(MlxPack, MixedBitsAreSolvedFromShapes) {
   Folder folder;
   folder.config = R"({"quantization":{"group_size":64,"bits":4,"mlp.gate":{"group_size":32,"bits":8}}})";
-  folder.add_module("embed", 8, 16, 2);              // 128 columns, 4 bits at 64: as declared
-  folder.add_module("attn.six", 8, 24, 2);           // 6 bits at 64: no entry, solved
-  folder.add_module("attn.three", 8, 12, 2);         // 3 bits at 64
-  folder.add_module("mlp.gate", 8, 32, 4);           // its own entry
+  folder.add_module("embed", 8, 16, 2);       // 128 columns, 4 bits at 64: as declared
+  folder.add_module("attn.six", 8, 24, 2);    // 6 bits at 64: no entry, solved
+  folder.add_module("attn.three", 8, 12, 2);  // 3 bits at 64
+  folder.add_module("mlp.gate", 8, 32, 4);    // its own entry
   folder.add_module("attn.sixteen", 8, 16, 8, Format::u8);
   folder.add_module("attn.mx", 8, 16, 4, Format::u8);
   folder.add_module("attn.mx8", 8, 32, 4, Format::u8);
@@ -218,7 +220,8 @@ TEST(SafetensorsFolder, ShardsWithAnIndex) {
   EXPECT_THAT(error(R"({"a":"model-a.safetensors","c":"model-a.safetensors"})"),
               HasSubstr("tensor \"c\" is missing, but the index says that it is here"));
   EXPECT_THAT(error(R"({"a":"model-x.safetensors"})"), HasSubstr("model-x.safetensors: cannot open the file"));
-  EXPECT_THAT(error(R"({"a":"../model-a.safetensors"})"), HasSubstr("expected the name of a *.safetensors file beside it"));
+  EXPECT_THAT(error(R"({"a":"../model-a.safetensors"})"),
+              HasSubstr("expected the name of a *.safetensors file beside it"));
   EXPECT_THAT(error(R"({"a":"/etc/passwd"})"), HasSubstr("expected the name of a *.safetensors file beside it"));
   EXPECT_THAT(error("[]"), HasSubstr("expected the object \"weight_map\""));
 }
@@ -259,7 +262,8 @@ TEST(SafetensorsFolder, RandomDamageOfTheHeaderNeverCrashes) {
   EXPECT_TRUE(rc::check([&](uint64_t seed) {
     Random random(seed);
     Bytes bytes = whole;
-    for (int n = 1 + random.below(4); n > 0; --n) bytes[static_cast<size_t>(random.below(200))] = static_cast<std::byte>(random.below(256));
+    for (int n = 1 + random.below(4); n > 0; --n)
+      bytes[static_cast<size_t>(random.below(200))] = static_cast<std::byte>(random.below(256));
     const auto parsed = parse_safetensors(bytes);
     if (!parsed.ok()) return;
     for (const TensorView& tensor : *parsed) {

@@ -17,7 +17,8 @@ Result<DenseConfig> read_config(const Checkpoint& checkpoint) {
   const bool mistral = reader.text("model_type") == "mistral";
   const int window = reader.size("sliding_window", 0);
   if (window > 0 && !mistral && !reader.has("layer_types")) {
-    reader.fail(ErrorKind::unsupported, "sliding_window", "a llama model has no window unless layer_types marks layers");
+    reader.fail(ErrorKind::unsupported, "sliding_window",
+                "a llama model has no window unless layer_types marks layers");
   }
   config.windows = read_windows(reader, config.layers, window, 0);
   if (Status status = reader.check_all_read(harmless_config_keys()); !status) return status.error();
