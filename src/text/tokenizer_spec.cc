@@ -42,7 +42,8 @@ class SpecTokenizer : public Tokenizer {
     if (!is_valid_utf8(text)) text = repaired = replace_invalid_utf8(text);
     std::vector<int32_t> ids;
     const auto scratch = spec_.model->make_scratch(text.size());
-    const auto& [raw, normalised] = matchers_[!options.parse_special];
+    const AddedTokenMatcher& raw = matchers_[!options.parse_special][false];
+    const AddedTokenMatcher& normalised = matchers_[!options.parse_special][true];
     split_added(raw, text, ids, [&](std::string_view part, bool at_start) {
       std::string changed;
       if (!leaves_alone(spec_.normalizer, part)) part = changed = normalise(spec_.normalizer, part);
