@@ -1,6 +1,6 @@
 // Answers of /v1/chat/completions, streamed and whole.
-#include <boost/json.hpp>
 #include <fmt/format.h>
+#include <boost/json.hpp>
 
 #include "api/errors.h"
 #include "api/json_text.h"
@@ -13,7 +13,8 @@ namespace {
 
 std::string bytes_json(std::string_view bytes) {
   std::string out = "[";
-  for (size_t i = 0; i < bytes.size(); ++i) out += fmt::format("{}{}", i ? "," : "", static_cast<unsigned char>(bytes[i]));
+  for (size_t i = 0; i < bytes.size(); ++i)
+    out += fmt::format("{}{}", i ? "," : "", static_cast<unsigned char>(bytes[i]));
   return out + "]";
 }
 
@@ -31,14 +32,17 @@ void append_logprobs(std::string& out, const std::vector<TokenLogprob>& logprobs
   }
 }
 
-std::string call_json(int index, const std::string& id, const std::string& name, bool with_index, const std::string& arguments) {
+std::string call_json(int index, const std::string& id, const std::string& name, bool with_index,
+                      const std::string& arguments) {
   return (with_index ? fmt::format("{{\"index\":{},", index) : std::string("{")) + "\"id\":" + json_quote(id) +
-         ",\"type\":\"function\",\"function\":{\"name\":" + json_quote(name) + ",\"arguments\":" + json_quote(arguments) + "}}";
+         ",\"type\":\"function\",\"function\":{\"name\":" + json_quote(name) +
+         ",\"arguments\":" + json_quote(arguments) + "}}";
 }
 
 class ChatStream final : public AnswerEncoder {
  public:
-  explicit ChatStream(const AnswerInfo& info) : info_(info), usage_(info.n), head_(answer_head(info, "chat.completion.chunk")) {}
+  explicit ChatStream(const AnswerInfo& info)
+      : info_(info), usage_(info.n), head_(answer_head(info, "chat.completion.chunk")) {}
 
   std::string begin() override {
     std::string out;
@@ -66,7 +70,8 @@ class ChatStream final : public AnswerEncoder {
     if (e.text.empty() && (!info_.logprobs || e.logprobs.empty())) return "";
     std::string logprobs;
     if (info_.logprobs) append_logprobs(logprobs, e.logprobs);
-    return delta(choice, "\"content\":" + json_quote(e.text), info_.logprobs ? "{\"content\":[" + logprobs + "],\"refusal\":null}" : "null");
+    return delta(choice, "\"content\":" + json_quote(e.text),
+                 info_.logprobs ? "{\"content\":[" + logprobs + "],\"refusal\":null}" : "null");
   }
   std::string encode(int choice, const ToolCallBegin& e) {
     return delta(choice, "\"tool_calls\":[" + call_json(e.index, e.id, e.name, true, "") + "]");
@@ -79,13 +84,15 @@ class ChatStream final : public AnswerEncoder {
   std::string encode(int choice, const Finish& e) {
     usage_.add(choice, e.usage);
     const bool last = ++finished_ == info_.choices && !info_.include_usage;
-    return sse_data(head_ + fmt::format("[{{\"index\":{},\"delta\":{{}},\"logprobs\":null,\"finish_reason\":{}}}]", choice, json_quote(e.reason)) +
+    return sse_data(head_ +
+                    fmt::format("[{{\"index\":{},\"delta\":{{}},\"logprobs\":null,\"finish_reason\":{}}}]", choice,
+                                json_quote(e.reason)) +
                     no_usage() + (last ? timings() : "") + "}");
   }
 
   std::string delta(int choice, const std::string& fields, const std::string& logprobs = "null") {
-    return sse_data(head_ + fmt::format("[{{\"index\":{},\"delta\":{{", choice) + fields + "},\"logprobs\":" + logprobs +
-                    ",\"finish_reason\":null}]" + no_usage() + "}");
+    return sse_data(head_ + fmt::format("[{{\"index\":{},\"delta\":{{", choice) + fields +
+                    "},\"logprobs\":" + logprobs + ",\"finish_reason\":null}]" + no_usage() + "}");
   }
   std::string no_usage() const { return info_.include_usage ? ",\"usage\":null" : ""; }
   std::string timings() const { return info_.timings ? ",\"timings\":" + usage_.timings_json() : ""; }
@@ -148,7 +155,8 @@ class ChatWhole final : public AnswerEncoder {
     out += ",\"refusal\":null";
     if (!c.reasoning.empty()) out += ",\"reasoning_content\":" + json_quote(c.reasoning);
     for (size_t i = 0; i < c.calls.size(); ++i)
-      out += (i ? "," : ",\"tool_calls\":[") + call_json(0, c.calls[i].id, c.calls[i].name, false, c.calls[i].arguments);
+      out +=
+          (i ? "," : ",\"tool_calls\":[") + call_json(0, c.calls[i].id, c.calls[i].name, false, c.calls[i].arguments);
     if (!c.calls.empty()) out += "]";
     out += "},\"logprobs\":" + (info_.logprobs ? "{\"content\":[" + c.logprobs + "],\"refusal\":null}" : "null");
     return out + ",\"finish_reason\":" + json_quote(c.reason) + "}";

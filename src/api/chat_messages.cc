@@ -1,7 +1,7 @@
 #include "api/chat_messages.h"
 
-#include <boost/json.hpp>
 #include <fmt/format.h>
+#include <boost/json.hpp>
 
 #include "api/json_fields.h"
 #include "api/json_text.h"
@@ -20,8 +20,10 @@ void decode_part(Fields& message, const json::value& part, size_t index, json::s
   if (!type) {
     fields.fail("type", fmt::format("'{}' must be \"text\".", fields.param("type")));
   } else if (*type != "text") {
-    fields.fail("type", fmt::format("Content parts of type {} are not supported: this model reads text only.",
-                                    describe(json::value(*type))), ErrorKind::unsupported);
+    fields.fail("type",
+                fmt::format("Content parts of type {} are not supported: this model reads text only.",
+                            describe(json::value(*type))),
+                ErrorKind::unsupported);
   } else if (const auto content = fields.string("text")) {
     if (index > 0) text += '\n';
     text += *content;
@@ -92,7 +94,8 @@ Status decode_message(const json::object& message, const std::string& path, json
   Fields fields(message, path + ".");
   const auto role = fields.string("role");
   json::object made;
-  if (!role || (*role != "system" && *role != "developer" && *role != "user" && *role != "assistant" && *role != "tool")) {
+  if (!role ||
+      (*role != "system" && *role != "developer" && *role != "user" && *role != "assistant" && *role != "tool")) {
     fields.fail("role", fmt::format("'{}' must be one of system, developer, user, assistant, tool, but {} was given.",
                                     fields.param("role"), role ? describe(json::value(*role)) : "nothing"));
     return fields.done();
@@ -106,7 +109,8 @@ Status decode_message(const json::object& message, const std::string& path, json
   }
   if (!has_content) {
     if (!made.contains("tool_calls"))
-      fields.fail("content", fmt::format("'{}' is missing: a {} message needs content.", fields.param("content"), *role));
+      fields.fail("content",
+                  fmt::format("'{}' is missing: a {} message needs content.", fields.param("content"), *role));
     made["content"] = "";
   }
   out.push_back(std::move(made));

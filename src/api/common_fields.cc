@@ -3,8 +3,8 @@
 #include <charconv>
 #include <limits>
 
-#include <boost/json.hpp>
 #include <fmt/format.h>
+#include <boost/json.hpp>
 
 namespace drafthorse {
 
@@ -23,8 +23,9 @@ void decode_stop(Fields& fields, std::vector<std::string>& stop) {
   if (!value) return;
   const auto add = [&](const json::value& item) {
     if (!item.is_string() || item.get_string().empty() || item.get_string().size() > kMaxStopBytes) {
-      fields.fail("stop", fmt::format("'stop' must be a string or an array of strings of 1 to {} bytes, but {} was given.",
-                                      kMaxStopBytes, describe(item)));
+      fields.fail("stop",
+                  fmt::format("'stop' must be a string or an array of strings of 1 to {} bytes, but {} was given.",
+                              kMaxStopBytes, describe(item)));
       return;
     }
     stop.emplace_back(item.get_string().data(), item.get_string().size());
@@ -32,7 +33,8 @@ void decode_stop(Fields& fields, std::vector<std::string>& stop) {
   if (!value->is_array()) return add(*value);
   const json::array& items = value->get_array();
   if (items.size() > kMaxStops)
-    return fields.fail("stop", fmt::format("'stop' may hold at most {} strings, but {} were given.", kMaxStops, items.size()));
+    return fields.fail("stop",
+                       fmt::format("'stop' may hold at most {} strings, but {} were given.", kMaxStops, items.size()));
   for (const json::value& item : items) add(item);
 }
 
@@ -45,11 +47,13 @@ void decode_logit_bias(Fields& fields, int vocab, std::vector<std::pair<int32_t,
     int32_t token = -1;
     const auto [end, ec] = std::from_chars(key.data(), key.data() + key.size(), token);
     if (ec != std::errc() || end != key.data() + key.size() || token < 0 || token >= limit)
-      return fields.fail("logit_bias", fmt::format("'logit_bias' keys must be token ids from 0 to {}, but {} was given.",
-                                                   limit - 1, describe(json::value(entry.key()))));
+      return fields.fail("logit_bias",
+                         fmt::format("'logit_bias' keys must be token ids from 0 to {}, but {} was given.", limit - 1,
+                                     describe(json::value(entry.key()))));
     if (!entry.value().is_number() || !(std::abs(entry.value().to_number<double>()) <= 100))
-      return fields.fail("logit_bias", fmt::format("'logit_bias' values must be numbers from -100 to 100, but {} was given.",
-                                                   describe(entry.value())));
+      return fields.fail("logit_bias",
+                         fmt::format("'logit_bias' values must be numbers from -100 to 100, but {} was given.",
+                                     describe(entry.value())));
     out.emplace_back(token, entry.value().to_number<float>());
   }
 }
@@ -67,7 +71,8 @@ void decode_sampling(Fields& fields, const ServedModel& model, SamplingFields& o
       fields.fail("repeat_penalty", "'repeat_penalty' is another name of 'repetition_penalty'; give one of them.");
     out.repetition_penalty = alias;
   }
-  if (const auto seed = fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()))
+  if (const auto seed =
+          fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()))
     out.seed = static_cast<uint64_t>(*seed);
   decode_logit_bias(fields, model.vocab, out.logit_bias);
 }

@@ -7,8 +7,8 @@
 
 namespace drafthorse {
 
-inline constexpr int kMaxChoices = 8;        // `n`
-inline constexpr int kMaxPrompts = 64;       // prompts x n of one text completion
+inline constexpr int kMaxChoices = 8;   // `n`
+inline constexpr int kMaxPrompts = 64;  // prompts x n of one text completion
 inline constexpr int kMaxStops = 16;
 inline constexpr int kMaxTopLogprobs = 20;
 

@@ -1,6 +1,6 @@
 // Answers of /v1/completions, streamed and whole.
-#include <boost/json.hpp>
 #include <fmt/format.h>
+#include <boost/json.hpp>
 
 #include "api/errors.h"
 #include "api/json_text.h"
@@ -80,7 +80,8 @@ class CompletionsStream final : public AnswerEncoder {
 
  private:
   std::string chunk(const std::string& choice, bool last) {
-    return sse_data(head_ + "[" + choice + "]" + (info_.include_usage ? ",\"usage\":null" : "") + (last ? timings() : "") + "}");
+    return sse_data(head_ + "[" + choice + "]" + (info_.include_usage ? ",\"usage\":null" : "") +
+                    (last ? timings() : "") + "}");
   }
   std::string timings() const { return info_.timings ? ",\"timings\":" + usage_.timings_json() : ""; }
 
@@ -111,7 +112,8 @@ class CompletionsWhole final : public AnswerEncoder {
   std::string finish() override {
     std::string out = answer_head(info_, "text_completion") + "[";
     for (int i = 0; i < info_.choices; ++i)
-      out += (i ? "," : "") + choice_json(i, choices_[i].text, info_.logprobs ? choices_[i].columns.json() : "null", choices_[i].reason);
+      out += (i ? "," : "") +
+             choice_json(i, choices_[i].text, info_.logprobs ? choices_[i].columns.json() : "null", choices_[i].reason);
     out += "],\"usage\":" + usage_.usage_json();
     if (info_.timings) out += ",\"timings\":" + usage_.timings_json();
     return out + "}";

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include <boost/json.hpp>
 #include <fmt/format.h>
+#include <boost/json.hpp>
 
 #include "api/json_text.h"
 
@@ -14,15 +14,19 @@ namespace json = boost::json;
 
 std::string describe(const json::value& value) {
   switch (value.kind()) {
-    case json::kind::object: return "an object";
-    case json::kind::array: return "an array";
+    case json::kind::object:
+      return "an object";
+    case json::kind::array:
+      return "an array";
     case json::kind::string: {
       const json::string& text = value.get_string();
       if (text.size() > 40) return "a string of " + std::to_string(text.size()) + " bytes";
       return json::serialize(text);
     }
-    case json::kind::double_: return fmt::format("{}", value.get_double());
-    default: return json::serialize(value);
+    case json::kind::double_:
+      return fmt::format("{}", value.get_double());
+    default:
+      return json::serialize(value);
   }
 }
 
@@ -108,7 +112,9 @@ Status Fields::done() const {
     const std::string shown = param(name.substr(0, 100));
     return Error{ErrorKind::invalid_argument,
                  fmt::format("Unknown field '{}': it is not understood here and might change the answer. Remove it; "
-                             "docs/api.md lists the fields.", shown), shown};
+                             "docs/api.md lists the fields.",
+                             shown),
+                 shown};
   }
   return {};
 }

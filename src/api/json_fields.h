@@ -33,7 +33,9 @@ class Fields {
   void ignore(std::initializer_list<std::string_view> names);
 
   void fail(std::string_view name, std::string message, ErrorKind kind = ErrorKind::invalid_argument);
-  void fail(Error error) { if (!error_) error_ = std::move(error); }
+  void fail(Error error) {
+    if (!error_) error_ = std::move(error);
+  }
   bool failed() const { return error_.has_value(); }
   std::string param(std::string_view name) const { return path_ + std::string(name); }
   // The first error; else invalid_argument for a field that no getter asked for and that is not null.

@@ -1,7 +1,7 @@
 #include "api/json_text.h"
 
-#include <boost/json.hpp>
 #include <fmt/format.h>
+#include <boost/json.hpp>
 
 namespace drafthorse {
 namespace {
@@ -36,8 +36,10 @@ size_t count_values(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
-      if (c == '\\') ++i;
-      else if (c == '"') in_string = false;
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        in_string = false;
     } else if (c == '"') {
       in_string = true;
     } else if (c == ',' || c == '[' || c == '{' || c == ':') {
@@ -54,8 +56,10 @@ std::string valid_utf8(std::string_view text) {
   out.reserve(text.size());
   while (!text.empty()) {
     const Sequence s = first_sequence(text);
-    if (s.valid) out.append(text.substr(0, s.valid));
-    else out.append("\xEF\xBF\xBD");
+    if (s.valid)
+      out.append(text.substr(0, s.valid));
+    else
+      out.append("\xEF\xBF\xBD");
     text.remove_prefix(s.valid + s.invalid);
   }
   return out;
@@ -69,7 +73,8 @@ std::string json_quote(std::string_view text) {
 Result<boost::json::value> parse_json(std::string_view text, const JsonLimits& limits) {
   if (count_values(text) > limits.values)
     return Error{ErrorKind::invalid_argument,
-                 fmt::format("The request's JSON holds more than {} values; send a smaller request.", limits.values), ""};
+                 fmt::format("The request's JSON holds more than {} values; send a smaller request.", limits.values),
+                 ""};
   boost::json::parse_options options;
   options.max_depth = static_cast<size_t>(limits.depth);
   boost::json::stream_parser parser({}, options);
@@ -87,7 +92,8 @@ Result<boost::json::value> parse_json(std::string_view text, const JsonLimits& l
     return Error{ErrorKind::invalid_argument,
                  fmt::format("The request's JSON is nested deeper than {} levels at byte {}.", limits.depth, at), ""};
   return Error{ErrorKind::invalid_argument,
-               fmt::format("The request body is not valid JSON: {} at byte {} of {}.", ec.message(), at, text.size()), ""};
+               fmt::format("The request body is not valid JSON: {} at byte {} of {}.", ec.message(), at, text.size()),
+               ""};
 }
 
 }  // namespace drafthorse

@@ -1,7 +1,7 @@
 #include "api/openai_chat.h"
 
-#include <boost/json.hpp>
 #include <fmt/format.h>
+#include <boost/json.hpp>
 
 #include "api/chat_messages.h"
 #include "api/common_fields.h"
@@ -45,7 +45,8 @@ void decode_response_format(Fields& fields) {
   if (!format) return;
   const json::value* type = format->if_contains("type");
   if (!type || !type->is_string() || type->get_string() != "text")
-    fields.fail("response_format", "'response_format' may only be {\"type\":\"text\"}: JSON output is not supported yet.",
+    fields.fail("response_format",
+                "'response_format' may only be {\"type\":\"text\"}: JSON output is not supported yet.",
                 ErrorKind::unsupported);
 }
 
@@ -69,7 +70,8 @@ void decode_template_variables(Fields& fields, json::object& out) {
 
 Result<ApiRequest> decode_chat(const json::value& body, const ServedModel& model) {
   if (!body.is_object())
-    return Error{ErrorKind::invalid_argument, "The request body must be a JSON object, but " + describe(body) + " was given.", ""};
+    return Error{ErrorKind::invalid_argument,
+                 "The request body must be a JSON object, but " + describe(body) + " was given.", ""};
   Fields fields(body.get_object());
   ApiRequest out;
   CompletionRequest completion;

@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include <boost/json.hpp>
 #include <fmt/format.h>
+#include <boost/json.hpp>
 
 #include "api/common_fields.h"
 
@@ -15,7 +15,8 @@ namespace {
 
 using Prompt = decltype(CompletionRequest::prompt);
 
-constexpr std::string_view kPromptForms = "a string, an array of strings, an array of token ids or an array of such arrays";
+constexpr std::string_view kPromptForms =
+    "a string, an array of strings, an array of token ids or an array of such arrays";
 
 bool is_ids(const json::array& items) {
   if (items.empty()) return false;
@@ -30,7 +31,8 @@ void decode_ids(Fields& fields, const json::array& items, int vocab, std::vector
   ids.reserve(items.size());
   for (const json::value& item : items) {
     if (item.is_uint64() || item.get_int64() < 0 || item.get_int64() >= limit)
-      return fields.fail("prompt", fmt::format("'prompt' holds {}, but token ids go from 0 to {}.", describe(item), limit - 1));
+      return fields.fail("prompt",
+                         fmt::format("'prompt' holds {}, but token ids go from 0 to {}.", describe(item), limit - 1));
     ids.push_back(static_cast<int32_t>(item.get_int64()));
   }
   out.push_back(std::move(ids));
@@ -53,9 +55,12 @@ std::vector<Prompt> decode_prompt(Fields& fields, int vocab) {
     decode_ids(fields, value->get_array(), vocab, out);
   } else {
     for (const json::value& item : value->get_array()) {
-      if (item.is_string()) text(item.get_string());
-      else if (item.is_array() && is_ids(item.get_array())) decode_ids(fields, item.get_array(), vocab, out);
-      else wrong(item);
+      if (item.is_string())
+        text(item.get_string());
+      else if (item.is_array() && is_ids(item.get_array()))
+        decode_ids(fields, item.get_array(), vocab, out);
+      else
+        wrong(item);
     }
   }
   return out;
@@ -70,8 +75,10 @@ void decode_completion_only(Fields& fields, int n, CompletionRequest& out) {
       fields.fail("logprobs", "'logprobs' with 'echo' is not supported: probabilities of the prompt are not computed.",
                   ErrorKind::unsupported);
   }
-  if (const json::value* suffix = fields.any("suffix"); suffix && !(suffix->is_string() && suffix->get_string().empty()))
-    fields.fail("suffix", "'suffix' is not supported: put the infill tokens of the model into 'prompt'.", ErrorKind::unsupported);
+  if (const json::value* suffix = fields.any("suffix");
+      suffix && !(suffix->is_string() && suffix->get_string().empty()))
+    fields.fail("suffix", "'suffix' is not supported: put the infill tokens of the model into 'prompt'.",
+                ErrorKind::unsupported);
   if (const auto best = fields.integer("best_of", 1, std::numeric_limits<int32_t>::max()); best && *best != n)
     fields.fail("best_of", "'best_of' is not supported: it may only equal 'n'.", ErrorKind::unsupported);
 }
@@ -80,7 +87,8 @@ void decode_completion_only(Fields& fields, int n, CompletionRequest& out) {
 
 Result<ApiRequest> decode_completions(const json::value& body, const ServedModel& model) {
   if (!body.is_object())
-    return Error{ErrorKind::invalid_argument, "The request body must be a JSON object, but " + describe(body) + " was given.", ""};
+    return Error{ErrorKind::invalid_argument,
+                 "The request body must be a JSON object, but " + describe(body) + " was given.", ""};
   Fields fields(body.get_object());
   ApiRequest out;
   CompletionRequest completion;

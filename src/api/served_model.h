@@ -19,13 +19,13 @@ using StartCompletion = std::function<Result<std::unique_ptr<Completion>>(const 
 struct ServedModel {
   std::string id;
   std::vector<std::string> aliases;
-  int64_t created = 0;       // unix seconds
-  int context = 0;           // tokens of prompt and answer together
-  int vocab = 0;             // token ids are in [0, vocab)
-  std::string description;   // "cpu avx2, 2 threads"
+  int64_t created = 0;      // unix seconds
+  int context = 0;          // tokens of prompt and answer together
+  int vocab = 0;            // token ids are in [0, vocab)
+  std::string description;  // "cpu avx2, 2 threads"
   StartCompletion start;
-  std::function<EngineStats()> engine_stats;            // may be empty
-  std::function<std::vector<MemoryPart>()> memory;      // may be empty
+  std::function<EngineStats()> engine_stats;        // may be empty
+  std::function<std::vector<MemoryPart>()> memory;  // may be empty
 };
 
 // True for the model's id, its aliases, "default" and the empty name.

@@ -17,8 +17,9 @@ std::string sse_data(std::string_view data) {
 }
 
 std::string answer_head(const AnswerInfo& info, std::string_view object) {
-  return fmt::format("{{\"id\":{},\"object\":{},\"created\":{},\"model\":{},\"system_fingerprint\":\"drafthorse-{}\",\"choices\":",
-                     json_quote(info.id), json_quote(object), info.created, json_quote(info.model), kVersion);
+  return fmt::format(
+      "{{\"id\":{},\"object\":{},\"created\":{},\"model\":{},\"system_fingerprint\":\"drafthorse-{}\",\"choices\":",
+      json_quote(info.id), json_quote(object), info.created, json_quote(info.model), kVersion);
 }
 
 std::string logprob_json(float logprob) {

@@ -1,23 +1,22 @@
 #include "api/usage.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include <fmt/format.h>
 #include <boost/json.hpp>
+
+#include "api/json_text.h"
 
 namespace drafthorse {
 
 namespace json = boost::json;
 
 namespace {
-// Microsecond precision is enough and keeps the numbers short.
-double milliseconds(double seconds) { return std::round(seconds * 1e6) / 1e3; }
-double rate(double value) { return std::round(value * 1e3) / 1e3; }
-
 void add_drafter(DrafterStats& to, const DrafterStats& from) {
   to.proposed += from.proposed;
   to.accepted += from.accepted;
   to.steps += from.steps;
+  to.parked += from.parked;
 }
 }  // namespace
 
@@ -61,24 +60,21 @@ std::string UsageTotals::usage_json() const {
 }
 
 std::string UsageTotals::timings_json() const {
-  json::object drafters;
+  const auto ms = [](double seconds) { return fmt::format("{:.3f}", seconds * 1e3); };
+  std::string drafters;
   for (const auto& [name, d] : total_.by_drafter)
-    drafters[name] = json::object{{"proposed", d.proposed}, {"accepted", d.accepted}, {"steps", d.steps}};
-  return json::serialize(json::object{{"prompt_n", processed_prompt_tokens_},
-                                      {"cached_n", total_.cached_tokens},
-                                      {"prompt_ms", milliseconds(total_.prefill_seconds)},
-                                      {"prompt_per_second", rate(prompt_per_second_)},
-                                      {"predicted_n", total_.completion_tokens},
-                                      {"predicted_ms", milliseconds(total_.decode_seconds)},
-                                      {"predicted_per_second", rate(predicted_per_second_)},
-                                      {"queue_ms", milliseconds(total_.queue_seconds)},
-                                      {"first_token_ms", milliseconds(first_token_seconds_)},
-                                      {"total_ms", milliseconds(total_seconds_)},
-                                      {"draft_n", total_.speculation.proposed},
-                                      {"draft_accepted", total_.speculation.accepted},
-                                      {"steps", total_.speculation.steps},
-                                      {"drafters", std::move(drafters)},
-                                      {"seed", seed_}});
+    drafters += fmt::format("{}{}:{{\"proposed\":{},\"accepted\":{},\"steps\":{},\"parked\":{}}}",
+                            drafters.empty() ? "" : ",", json_quote(name), d.proposed, d.accepted, d.steps, d.parked);
+  std::string out =
+      fmt::format("{{\"prompt_n\":{},\"cached_n\":{},\"prompt_ms\":{},\"prompt_per_second\":{:.3f}",
+                  processed_prompt_tokens_, total_.cached_tokens, ms(total_.prefill_seconds), prompt_per_second_);
+  out += fmt::format(",\"predicted_n\":{},\"predicted_ms\":{},\"predicted_per_second\":{:.3f}",
+                     total_.completion_tokens, ms(total_.decode_seconds), predicted_per_second_);
+  out += fmt::format(",\"queue_ms\":{},\"first_token_ms\":{},\"total_ms\":{}", ms(total_.queue_seconds),
+                     ms(first_token_seconds_), ms(total_seconds_));
+  return out + fmt::format(",\"draft_n\":{},\"draft_accepted\":{},\"steps\":{},\"drafters\":{{{}}},\"seed\":{}}}",
+                           total_.speculation.proposed, total_.speculation.accepted, total_.speculation.steps, drafters,
+                           seed_);
 }
 
 }  // namespace drafthorse

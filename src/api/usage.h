@@ -11,7 +11,7 @@ namespace drafthorse {
 
 class UsageTotals {
  public:
-  explicit UsageTotals(int n) : n_(n) {}   // choices / n prompts: a prompt is counted once
+  explicit UsageTotals(int n) : n_(n) {}  // choices / n prompts: a prompt is counted once
   void add(int choice, const Usage& usage);
   // {"prompt_tokens":…,"completion_tokens":…,"total_tokens":…,"prompt_tokens_details":{"cached_tokens":…},
   //  "completion_tokens_details":{"accepted_prediction_tokens":…,"rejected_prediction_tokens":…}}

@@ -52,11 +52,14 @@ std::string_view bearer(std::string_view authorization) {
 
 Status check_bind(const ServerOptions& options, bool loopback) {
   for (const std::string& key : options.api_keys)
-    if (key.empty()) return Error{ErrorKind::invalid_argument, "An API key is empty: give --api-key a text.", "api_key"};
+    if (key.empty())
+      return Error{ErrorKind::invalid_argument, "An API key is empty: give --api-key a text.", "api_key"};
   if (loopback || !options.api_keys.empty() || options.no_auth) return {};
-  return Error{ErrorKind::invalid_argument,
-               fmt::format("Listening on {} lets other machines in: set --api-key KEY, or --no-auth to serve them without one.",
-                           options.host), "host"};
+  return Error{
+      ErrorKind::invalid_argument,
+      fmt::format("Listening on {} lets other machines in: set --api-key KEY, or --no-auth to serve them without one.",
+                  options.host),
+      "host"};
 }
 
 bool is_loopback_host(std::string_view name) {
@@ -94,7 +97,8 @@ bool key_accepted(const HttpRequest& request, const ServerOptions& options) {
   // Digests have one length, so the time tells neither length nor prefix of a key.
   for (const std::string& key : options.api_keys) {
     const Digest wanted = digest(key);
-    for (const Digest& candidate : given) accepted |= CRYPTO_memcmp(wanted.data(), candidate.data(), wanted.size()) == 0;
+    for (const Digest& candidate : given)
+      accepted |= CRYPTO_memcmp(wanted.data(), candidate.data(), wanted.size()) == 0;
   }
   return accepted != 0;
 }

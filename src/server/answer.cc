@@ -20,21 +20,29 @@ void Answer::start() {
   parts_.responder->on_gone([weak = weak_from_this()] {
     if (auto self = weak.lock()) self->client_gone();
   });
+  // Held no longer than this: the engine's thread may drop the answer last and must not end its own engine.
+  const std::shared_ptr<ServedModel> model = std::move(parts_.model);
   int choice = 0;
   for (const CompletionRequest& prompt : parts_.request.prompts) {
     for (int i = 0; i < parts_.request.n; ++i, ++choice) {
       CompletionRequest request = prompt;
       request.sampling.seed = *prompt.sampling.seed + static_cast<uint64_t>(i);
-      if (!start_choice(request, choice)) return;
+      if (!start_choice(*model, request, choice)) return;
     }
   }
   open_stream();
 }
 
 // False when the answer is over already: the choice was refused, or the client left meanwhile.
-bool Answer::start_choice(const CompletionRequest& request, int choice) {
-  auto completion = parts_.model->start(request, [self = shared_from_this(), choice](Event event) {
-    self->on_event(choice, std::move(event));
+bool Answer::start_choice(const ServedModel& model, const CompletionRequest& request, int choice) {
+  auto completion = model.start(request, [self = shared_from_this(), choice](Event event) {
+    try {
+      self->on_event(choice, std::move(event));
+    } catch (const std::exception& e) {  // out of memory: this request fails, the engine's thread goes on
+      std::lock_guard lock(self->mutex_);
+      if (!self->over_)
+        self->fail({ErrorKind::internal, std::string("The answer could not be written: ") + e.what(), ""});
+    }
   });
   std::unique_lock lock(mutex_);
   if (!completion) {
@@ -107,7 +115,7 @@ void Answer::handle_finish(int choice, const Finish& finish) {
   ++finished_choices_;
   const bool last = finished_choices_ == parts_.info.choices;
   if (gone_) {
-    if (last) finished(499, "the client left");
+    if (last) leave();
     return;
   }
   if (finish.error) return fail(*finish.error);
@@ -115,7 +123,7 @@ void Answer::handle_finish(int choice, const Finish& finish) {
     // Without a cause of ours the responder knows it first: its news is on the way.
     if (parts_.responder->gone() != Gone::no) {
       gone_ = true;
-      if (last) finished(499, "the client left");
+      if (last) leave();
       return;
     }
     return fail(cancelled_.value_or(Error{ErrorKind::internal, "The completion ended without an answer.", ""}));
@@ -125,7 +133,14 @@ void Answer::handle_finish(int choice, const Finish& finish) {
   if (last) complete();
 }
 
+void Answer::leave() {
+  report(499, "the client left");
+  finished();
+}
+
+// Reports come before the last byte, so that a client who has its answer finds it counted.
 void Answer::complete() {
+  report(200, "");
   if (parts_.request.stream) {
     parts_.responder->write(parts_.encoder->finish());
     parts_.responder->end();
@@ -135,10 +150,11 @@ void Answer::complete() {
     response.headers = parts_.headers;
     parts_.responder->send(std::move(response));
   }
-  finished(200, "");
+  finished();
 }
 
 void Answer::fail(const Error& error) {
+  report(gone_ ? 499 : http_status(error.kind), error.message);
   if (open_ && parts_.request.stream) {
     parts_.responder->write(parts_.encoder->error(error));
     parts_.responder->end();
@@ -147,15 +163,19 @@ void Answer::fail(const Error& error) {
     response.headers.insert(response.headers.end(), parts_.headers.begin(), parts_.headers.end());
     parts_.responder->send(std::move(response));
   }
-  finished(gone_ ? 499 : http_status(error.kind), error.message);
+  finished();
 }
 
-void Answer::finished(int status, std::string error) {
+void Answer::report(int status, std::string error) {
+  if (std::exchange(reported_, true)) return;
+  parts_.report({status, std::move(error), totals_.total(), first_token_seconds_});
+}
+
+void Answer::finished() {
   over_ = true;
-  AnswerRecord record{status, std::move(error), totals_.total(), first_token_seconds_};
-  parts_.done(record);
   // Destroying a completion ends its siblings that still run; never on the engine's thread.
   parts_.later([completions = std::make_shared<Completions>(std::move(completions_))] { completions->clear(); });
+  parts_.done();
 }
 
 }  // namespace drafthorse

@@ -18,12 +18,12 @@ namespace drafthorse {
 struct ServerOptions;
 
 struct HttpRequest {
-  std::string method;      // "POST"
-  std::string path;        // target up to the query, as sent
-  std::string query;       // after the question mark
+  std::string method;                                        // "POST"
+  std::string path;                                          // target up to the query, as sent
+  std::string query;                                         // after the question mark
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case, in order
   std::string body;
-  int version = 11;        // 10 or 11
+  int version = 11;  // 10 or 11
   // The value of the first header of that name (lower case); empty when absent.
   std::string_view header(std::string_view name) const;
   int header_count(std::string_view name) const;
@@ -39,7 +39,7 @@ struct HttpResponse {
 struct StreamHead {
   std::string content_type = "text/event-stream; charset=utf-8";
   std::vector<std::pair<std::string, std::string>> headers;
-  std::string ping;        // sent after ServerOptions::ping_interval of silence; empty: never
+  std::string ping;  // sent after ServerOptions::ping_interval of silence; empty: never
 };
 
 // Why nobody reads any more.
@@ -72,8 +72,8 @@ struct HttpHandlers {
 // "HTTP/1.1 200 OK", headers, empty line. Carriage returns and line feeds in values are dropped.
 // length: Content-Length; absent: chunked when `chunked`, else the connection's end ends the body.
 std::string response_head(int status, std::string_view content_type,
-                          const std::vector<std::pair<std::string, std::string>>& headers,
-                          std::optional<size_t> length, bool chunked, bool keep_alive);
+                          const std::vector<std::pair<std::string, std::string>>& headers, std::optional<size_t> length,
+                          bool chunked, bool keep_alive);
 
 // One request from its bytes, with the limits of `options`. Error: invalid_argument. For tests and fuzzing.
 Result<HttpRequest> parse_http_request(std::string_view bytes, const ServerOptions& options);
@@ -85,7 +85,7 @@ class HttpServer {
   static Result<std::unique_ptr<HttpServer>> listen(const ServerOptions& options, HttpHandlers handlers);
   ~HttpServer();
 
-  std::string url() const;           // "http://127.0.0.1:8642"
+  std::string url() const;  // "http://127.0.0.1:8642"
   uint16_t port() const;
   int connections() const;
   // Calls `callback` on an I/O thread for every SIGINT and SIGTERM from now on.

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <thread>
 
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -16,10 +18,9 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include "server/access.h"
+#include "server/channel.h"
 #include "server/http.h"
 #include "server/options.h"
 
@@ -33,9 +34,9 @@ using Parser = http::request_parser<http::string_body>;
 
 namespace {
 
-constexpr size_t kReadAhead = 64 << 10;       // bytes a client may send beyond the request that is being answered
+constexpr size_t kReadAhead = 64 << 10;  // bytes a client may send beyond the request that is being answered
 constexpr auto kLinger = std::chrono::seconds(2);
-constexpr int kMaxRefusals = 64;              // connections over the limit that still get a 503
+constexpr int kMaxRefusals = 64;  // connections over the limit that still get a 503
 
 class Session;
 
@@ -47,110 +48,10 @@ struct Core {
   asio::io_context io;
   std::atomic<bool> stopping{false};
   std::atomic<uint64_t> body_bytes{0};
-  std::mutex mutex;                           // guards the rest
+  std::mutex mutex;  // guards the rest
   std::condition_variable changed;
   std::map<Session*, std::weak_ptr<Session>> sessions;
   int answering = 0;
-};
-
-// One answer on its way: filled by any thread, emptied by its session.
-struct Channel {
-  std::mutex mutex;
-  std::shared_ptr<Session> session;           // until the answer is complete or nobody reads it
-  std::string pending;                        // bytes for the socket
-  size_t in_flight = 0;                       // bytes the session is writing now
-  size_t limit = 0;
-  bool chunked = true, head_only = false, keep_alive = true;
-  bool begun = false, ended = false, flush_posted = false, refused = false;
-  Gone gone = Gone::no;
-  std::string ping;
-  std::function<void()> on_gone;
-};
-
-void post_flush(const std::shared_ptr<Session>& session);
-void post_abort(const std::shared_ptr<Session>& session, Gone why);
-
-// Appends bytes under the channel's lock and wakes the session. False when nobody reads any more.
-bool append(Channel& channel, std::unique_lock<std::mutex>& lock, std::string_view bytes, bool bounded) {
-  if (channel.gone != Gone::no) return false;
-  if (bounded && channel.pending.size() + channel.in_flight + bytes.size() > channel.limit) {
-    channel.gone = Gone::slow;
-    auto session = channel.session;
-    lock.unlock();
-    if (session) post_abort(session, Gone::slow);
-    return false;
-  }
-  channel.pending.append(bytes);
-  if (channel.flush_posted) return true;
-  channel.flush_posted = true;
-  auto session = channel.session;
-  lock.unlock();
-  if (session) post_flush(session);
-  return true;
-}
-
-class ChannelResponder final : public Responder {
- public:
-  explicit ChannelResponder(std::shared_ptr<Channel> channel) : channel_(std::move(channel)) {}
-
-  ~ChannelResponder() override {
-    std::unique_lock lock(channel_->mutex);
-    if (channel_->ended || channel_->gone != Gone::no) return;
-    auto session = channel_->session;
-    lock.unlock();
-    if (session) post_abort(session, Gone::stopping);
-  }
-
-  void send(HttpResponse response) override {
-    std::unique_lock lock(channel_->mutex);
-    if (channel_->begun || channel_->ended) return;
-    channel_->ended = true;
-    std::string bytes = response_head(response.status, response.content_type, response.headers, response.body.size(), false,
-                                      channel_->keep_alive);
-    if (!channel_->head_only) bytes += response.body;
-    append(*channel_, lock, bytes, false);
-  }
-
-  void begin(StreamHead head) override {
-    std::unique_lock lock(channel_->mutex);
-    if (channel_->begun || channel_->ended) return;
-    channel_->begun = true;
-    channel_->ping = std::move(head.ping);
-    append(*channel_, lock, response_head(200, head.content_type, head.headers, std::nullopt, channel_->chunked, channel_->keep_alive), false);
-  }
-
-  bool write(std::string_view bytes) override {
-    std::unique_lock lock(channel_->mutex);
-    if (!channel_->begun || channel_->ended) return false;
-    if (bytes.empty() || channel_->head_only) return channel_->gone == Gone::no;
-    if (!channel_->chunked) return append(*channel_, lock, bytes, true);
-    return append(*channel_, lock, fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes), true);
-  }
-
-  void end() override {
-    std::unique_lock lock(channel_->mutex);
-    if (!channel_->begun || channel_->ended) return;
-    channel_->ended = true;
-    append(*channel_, lock, channel_->chunked && !channel_->head_only ? "0\r\n\r\n" : "", false);
-  }
-
-  Gone gone() const override {
-    std::lock_guard lock(channel_->mutex);
-    return channel_->gone;
-  }
-
-  void on_gone(std::function<void()> callback) override {
-    std::unique_lock lock(channel_->mutex);
-    if (channel_->gone == Gone::no) {
-      if (channel_->session) channel_->on_gone = std::move(callback);
-      return;
-    }
-    lock.unlock();
-    callback();
-  }
-
- private:
-  std::shared_ptr<Channel> channel_;
 };
 
 HttpRequest to_request(const http::request_header<>& head) {
@@ -176,13 +77,16 @@ void set_limits(Parser& parser, const ServerOptions& options) {
 }
 
 // One connection. Everything runs on its strand except the constructor.
-class Session : public std::enable_shared_from_this<Session> {
+class Session final : public Outlet, public std::enable_shared_from_this<Session> {
  public:
   Session(std::shared_ptr<Core> core, tcp::socket socket)
-      : core_(std::move(core)), socket_(std::move(socket)), deadline_(socket_.get_executor()),
-        write_deadline_(socket_.get_executor()), pinger_(socket_.get_executor()) {}
+      : core_(std::move(core)),
+        socket_(std::move(socket)),
+        deadline_(socket_.get_executor()),
+        write_deadline_(socket_.get_executor()),
+        pinger_(socket_.get_executor()) {}
 
-  ~Session() {
+  ~Session() override {
     core_->body_bytes -= reserved_;
     std::lock_guard lock(core_->mutex);
     core_->sessions.erase(this);
@@ -200,6 +104,13 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   auto executor() { return socket_.get_executor(); }
+
+  void flush_soon() override {
+    asio::post(socket_.get_executor(), [self = shared_from_this()] { self->flush(); });
+  }
+  void abort_soon(Gone why) override {
+    asio::post(socket_.get_executor(), [self = shared_from_this(), why] { self->abort(why); });
+  }
 
   // Moves the channel's bytes to the socket; finishes the answer after the last.
   void flush() {
@@ -242,7 +153,7 @@ class Session : public std::enable_shared_from_this<Session> {
       if (ec || self->closed_ || self->deadline_.expiry() > std::chrono::steady_clock::now()) return;
       if (status == 0) return self->abort(Gone::left);
       error_code ignored;
-      self->socket_.cancel(ignored);   // the pending read ends with operation_aborted
+      self->socket_.cancel(ignored);  // the pending read ends with operation_aborted
       self->timed_out_ = true;
     });
   }
@@ -263,7 +174,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void read_header() {
     set_deadline(core_->options.header_timeout, 408);
-    http::async_read_header(socket_, buffer_, *parser_, [self = shared_from_this()](error_code ec, size_t) { self->on_header(ec); });
+    http::async_read_header(socket_, buffer_, *parser_,
+                            [self = shared_from_this()](error_code ec, size_t) { self->on_header(ec); });
   }
 
   void on_header(error_code ec) {
@@ -285,8 +197,10 @@ class Session : public std::enable_shared_from_this<Session> {
   // Takes the body's bytes out of the shared budget: its length when it is known, the limit when it is not.
   bool reserve_body() {
     uint64_t want = 0;
-    if (parser_->content_length()) want = *parser_->content_length();
-    else if (parser_->chunked()) want = core_->options.max_body;
+    if (parser_->content_length())
+      want = *parser_->content_length();
+    else if (parser_->chunked())
+      want = core_->options.max_body;
     const uint64_t now = core_->body_bytes += want;
     reserved_ += want;
     if (want == 0 || now <= core_->options.max_body_total) return true;
@@ -295,7 +209,8 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void read_body() {
-    http::async_read(socket_, buffer_, *parser_, [self = shared_from_this()](error_code ec, size_t) { self->on_body(ec); });
+    http::async_read(socket_, buffer_, *parser_,
+                     [self = shared_from_this()](error_code ec, size_t) { self->on_body(ec); });
   }
 
   void on_body(error_code ec) {
@@ -308,7 +223,7 @@ class Session : public std::enable_shared_from_this<Session> {
     core_->body_bytes -= reserved_ - request.body.size();
     reserved_ = request.body.size();
     open_channel(request.method == "HEAD", request.version >= 11, keep_alive);
-    auto responder = std::make_shared<ChannelResponder>(channel_);
+    auto responder = channel_responder(channel_);
     watch();
     try {
       core_->handlers.handle(std::move(request), responder);
@@ -328,14 +243,15 @@ class Session : public std::enable_shared_from_this<Session> {
       return refuse(431, fmt::format("The request's header is larger than {} bytes.", core_->options.max_header));
     if (ec == http::error::body_limit)
       return refuse(413, fmt::format("The request's body is larger than {} bytes.", core_->options.max_body));
-    if (ec.category() == http::make_error_code(http::error::bad_method).category() && ec != http::error::partial_message)
+    if (ec.category() == http::make_error_code(http::error::bad_method).category() &&
+        ec != http::error::partial_message)
       return refuse(400, "The request is not valid HTTP: " + ec.message() + ".");
     abort(Gone::left);
   }
 
   void open_channel(bool head_only, bool chunked, bool keep_alive) {
     channel_ = std::make_shared<Channel>();
-    channel_->session = shared_from_this();
+    channel_->outlet = shared_from_this();
     channel_->limit = core_->options.max_stream_buffer;
     channel_->head_only = head_only;
     channel_->chunked = chunked;
@@ -349,7 +265,7 @@ class Session : public std::enable_shared_from_this<Session> {
     deadline_.cancel();
     open_channel(false, false, false);
     channel_->refused = true;
-    ChannelResponder(channel_).send(std::move(response));
+    channel_responder(channel_)->send(std::move(response));
   }
   void refuse(int status, const std::string& message) { refuse(core_->handlers.refuse(status, message)); }
 
@@ -361,7 +277,7 @@ class Session : public std::enable_shared_from_this<Session> {
       self->watching_ = false;
       if (self->closed_) return;
       self->buffer_.commit(n);
-      if (self->next_) return self->read_request(false);
+      if (std::exchange(self->next_, false)) return self->read_request(false);
       if (ec) return self->abort(Gone::left);
       if (self->buffer_.size() > kReadAhead) return self->abort(Gone::slow);
       self->watch();
@@ -371,7 +287,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void write_some() {
     write_deadline_.expires_after(core_->options.write_timeout);
     write_deadline_.async_wait([self = shared_from_this()](error_code ec) {
-      if (!ec && !self->closed_ && self->write_deadline_.expiry() <= std::chrono::steady_clock::now()) self->abort(Gone::slow);
+      if (!ec && !self->closed_ && self->write_deadline_.expiry() <= std::chrono::steady_clock::now())
+        self->abort(Gone::slow);
     });
     const auto rest = asio::buffer(writing_.data() + written_, writing_.size() - written_);
     socket_.async_write_some(rest, [self = shared_from_this()](error_code ec, size_t n) {
@@ -389,15 +306,8 @@ class Session : public std::enable_shared_from_this<Session> {
     if (channel_->ping.empty()) return;
     pinger_.expires_after(core_->options.ping_interval);
     pinger_.async_wait([self = shared_from_this(), channel = channel_](error_code ec) {
-      if (!ec && !self->closed_ && self->channel_ == channel) ping(channel);
+      if (!ec && !self->closed_ && self->channel_ == channel) channel->send_ping();
     });
-  }
-
-  static void ping(const std::shared_ptr<Channel>& channel) {
-    std::unique_lock lock(channel->mutex);
-    if (channel->ended || !channel->pending.empty()) return;
-    const std::string& ping = channel->ping;
-    append(*channel, lock, channel->chunked ? fmt::format("{:x}\r\n{}\r\n", ping.size(), ping) : ping, true);
   }
 
   void finish_answer() {
@@ -409,7 +319,6 @@ class Session : public std::enable_shared_from_this<Session> {
     }
     release_channel(Gone::no);
     if (!keep_alive) return linger(refused);
-    next_ = false;
     if (!watching_) return read_request(false);
     next_ = true;
     error_code ignored;
@@ -424,11 +333,12 @@ class Session : public std::enable_shared_from_this<Session> {
     if (!watching_) discard_input(discard);
   }
   void discard_input(bool discard) {
-    socket_.async_read_some(buffer_.prepare(discard ? 65536 : 512), [self = shared_from_this(), discard](error_code ec, size_t) {
-      if (self->closed_) return;
-      if (ec) return self->abort(Gone::left);
-      self->discard_input(discard);
-    });
+    socket_.async_read_some(buffer_.prepare(discard ? 65536 : 512),
+                            [self = shared_from_this(), discard](error_code ec, size_t) {
+                              if (self->closed_) return;
+                              if (ec) return self->abort(Gone::left);
+                              self->discard_input(discard);
+                            });
   }
 
   // Detaches the answer; its owner is told when it was not complete.
@@ -437,13 +347,13 @@ class Session : public std::enable_shared_from_this<Session> {
     write_deadline_.cancel();
     if (!channel_) return;
     std::function<void()> callback;
-    std::shared_ptr<Session> self;
+    std::shared_ptr<Outlet> self;  // until the lock is gone
     {
       std::lock_guard lock(channel_->mutex);
       if (channel_->gone == Gone::no) channel_->gone = why;
       if (why != Gone::no) callback = std::move(channel_->on_gone);
       channel_->on_gone = nullptr;
-      self = std::move(channel_->session);
+      self = std::move(channel_->outlet);
     }
     channel_.reset();
     core_->body_bytes -= reserved_;
@@ -467,21 +377,18 @@ class Session : public std::enable_shared_from_this<Session> {
   size_t written_ = 0;
   uint64_t reserved_ = 0;
   bool closed_ = false, timed_out_ = false, watching_ = false;
-  bool next_ = false;   // the answer is done; the watch, once cancelled, reads the next request
+  bool next_ = false;  // the answer is done; the watch, once cancelled, reads the next request
 };
-
-void post_flush(const std::shared_ptr<Session>& session) {
-  asio::post(session->executor(), [session] { session->flush(); });
-}
-void post_abort(const std::shared_ptr<Session>& session, Gone why) {
-  asio::post(session->executor(), [session, why] { session->abort(why); });
-}
 
 }  // namespace
 
 struct HttpServer::Impl {
   explicit Impl(std::shared_ptr<Core> c)
-      : core(std::move(c)), work(core->io.get_executor()), strand(asio::make_strand(core->io)), acceptor(strand), retry(strand),
+      : core(std::move(c)),
+        work(core->io.get_executor()),
+        strand(asio::make_strand(core->io)),
+        acceptor(strand),
+        retry(strand),
         signals(strand) {}
 
   void accept() {
@@ -511,7 +418,8 @@ struct HttpServer::Impl {
       count = core->sessions.size();
     }
     const size_t limit = static_cast<size_t>(core->options.max_connections);
-    if (count <= limit) session->start();
+    if (count <= limit)
+      session->start();
     else if (count <= limit + kMaxRefusals)
       session->start_refusal(fmt::format("The server has {} connections open and takes no more.", limit));
   }
@@ -557,20 +465,28 @@ Result<tcp::endpoint> resolve(const ServerOptions& options, asio::io_context& io
   tcp::resolver resolver(io);
   const auto found = resolver.resolve(host, std::to_string(options.port), ec);
   if (ec || found.empty())
-    return Error{ErrorKind::io, fmt::format("The address '{}' cannot be resolved ({}); give an address of this machine with --host.",
-                                            options.host, ec.message()), "host"};
+    return Error{ErrorKind::io,
+                 fmt::format("The address '{}' cannot be resolved ({}); give an address of this machine with --host.",
+                             options.host, ec.message()),
+                 "host"};
   return found.begin()->endpoint();
 }
 
 Error bind_error(const tcp::endpoint& endpoint, error_code ec) {
   const std::string address = endpoint.address().to_string();
   if (ec == asio::error::address_in_use)
-    return {ErrorKind::io, fmt::format("Port {} on {} is in use: stop the program that uses it or choose another with --port.",
-                                       endpoint.port(), address), "port"};
+    return {ErrorKind::io,
+            fmt::format("Port {} on {} is in use: stop the program that uses it or choose another with --port.",
+                        endpoint.port(), address),
+            "port"};
   if (ec == asio::error::access_denied)
-    return {ErrorKind::io, fmt::format("Port {} on {} needs privileges: choose one above 1023 with --port.", endpoint.port(), address), "port"};
-  return {ErrorKind::io, fmt::format("Cannot listen on {} port {} ({}); give an address of this machine with --host.", address,
-                                     endpoint.port(), ec.message()), "host"};
+    return {ErrorKind::io,
+            fmt::format("Port {} on {} needs privileges: choose one above 1023 with --port.", endpoint.port(), address),
+            "port"};
+  return {ErrorKind::io,
+          fmt::format("Cannot listen on {} port {} ({}); give an address of this machine with --host.", address,
+                      endpoint.port(), ec.message()),
+          "host"};
 }
 
 }  // namespace
@@ -660,7 +576,8 @@ Result<HttpRequest> parse_http_request(std::string_view bytes, const ServerOptio
   }
   if (!ec && !parser.is_done()) parser.put_eof(ec);
   if (ec || !parser.is_done())
-    return Error{ErrorKind::invalid_argument, "The request is not valid HTTP: " + (ec ? ec.message() : "it is cut short") + ".", ""};
+    return Error{ErrorKind::invalid_argument,
+                 "The request is not valid HTTP: " + (ec ? ec.message() : "it is cut short") + ".", ""};
   HttpRequest request = to_request(parser.get().base());
   request.body = std::move(parser.get().body());
   return request;

@@ -12,8 +12,10 @@ std::string label(std::string_view name, std::string_view value) {
   std::string out = std::string(name) + "=\"";
   for (const char c : value) {
     if (c == '\\' || c == '"') out += '\\';
-    if (c == '\n') out += "\\n";
-    else out += c;
+    if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
   }
   return out + "\"";
 }
@@ -31,18 +33,23 @@ void single(std::string& out, std::string_view name, std::string_view type, std:
 void write_drafters(std::string& out, const std::map<std::string, DrafterStats>& drafters) {
   const auto column = [&](std::string_view name, std::string_view help, auto member) {
     family(out, name, "counter", help);
-    for (const auto& [drafter, stats] : drafters) out += fmt::format("{}{{{}}} {}\n", name, label("drafter", drafter), stats.*member);
+    for (const auto& [drafter, stats] : drafters)
+      out += fmt::format("{}{{{}}} {}\n", name, label("drafter", drafter), stats.*member);
   };
   column("drafthorse_draft_tokens_proposed_total", "Tokens that drafters proposed.", &DrafterStats::proposed);
-  column("drafthorse_draft_tokens_accepted_total", "Proposed tokens that the model confirmed.", &DrafterStats::accepted);
+  column("drafthorse_draft_tokens_accepted_total", "Proposed tokens that the model confirmed.",
+         &DrafterStats::accepted);
   column("drafthorse_draft_steps_total", "Model steps that verified a drafter's tokens.", &DrafterStats::steps);
+  column("drafthorse_draft_parked_total", "Proposals that were not run because they would not pay.",
+         &DrafterStats::parked);
 }
 
 void write_engine(std::string& out, const EngineStats& s) {
   single(out, "drafthorse_requests_running", "gauge", "Sequences that share model steps now.", s.running);
   single(out, "drafthorse_requests_queued", "gauge", "Sequences that wait for a place.", s.queued);
   family(out, "drafthorse_sequences_total", "counter", "Sequences by how they ended.");
-  for (const auto& [name, value] : {std::pair{"finished", s.finished}, {"cancelled", s.cancelled}, {"failed", s.failed}, {"rejected", s.rejected}})
+  for (const auto& [name, value] :
+       {std::pair{"finished", s.finished}, {"cancelled", s.cancelled}, {"failed", s.failed}, {"rejected", s.rejected}})
     out += fmt::format("drafthorse_sequences_total{{outcome=\"{}\"}} {}\n", name, value);
   single(out, "drafthorse_prompt_tokens_total", "counter", "Tokens of prompts.", s.prompt_tokens);
   single(out, "drafthorse_completion_tokens_total", "counter", "Tokens of answers.", s.completion_tokens);
@@ -69,7 +76,8 @@ void Histogram::write(std::string& out, const std::string& name, const std::stri
     out += fmt::format("{}_bucket{{{}le=\"{}\"}} {}\n", name, front, kBounds[i], total);
   }
   total += counts_.back();
-  out += fmt::format("{}_bucket{{{}le=\"+Inf\"}} {}\n{}_sum{} {}\n{}_count{} {}\n", name, front, total, name, braces, sum_, name, braces, total);
+  out += fmt::format("{}_bucket{{{}le=\"+Inf\"}} {}\n{}_sum{} {}\n{}_count{} {}\n", name, front, total, name, braces,
+                     sum_, name, braces, total);
 }
 
 void Metrics::count_request(const std::string& endpoint, int status, double seconds) {
@@ -95,20 +103,24 @@ std::string Metrics::text(const ServedModel* model, int connections) const {
     std::lock_guard lock(mutex_);
     family(out, "drafthorse_http_requests_total", "counter", "Requests by endpoint and status; 499: the client left.");
     for (const auto& [key, count] : requests_)
-      out += fmt::format("drafthorse_http_requests_total{{{},status=\"{}\"}} {}\n", label("endpoint", key.first), key.second, count);
-    family(out, "drafthorse_http_request_duration_seconds", "histogram", "From a request's last byte to its answer's last event.");
+      out += fmt::format("drafthorse_http_requests_total{{{},status=\"{}\"}} {}\n", label("endpoint", key.first),
+                         key.second, count);
+    family(out, "drafthorse_http_request_duration_seconds", "histogram",
+           "From a request's last byte to its answer's last event.");
     for (const auto& [endpoint, histogram] : seconds_)
       histogram.write(out, "drafthorse_http_request_duration_seconds", label("endpoint", endpoint));
     family(out, "drafthorse_first_token_seconds", "histogram", "From submission to the first token.");
     first_token_.write(out, "drafthorse_first_token_seconds", "");
     family(out, "drafthorse_queue_seconds", "histogram", "From submission to the first model step.");
     queue_.write(out, "drafthorse_queue_seconds", "");
-    single(out, "drafthorse_prompt_tokens_cached_total", "counter", "Tokens of prompts that were not computed again.", cached_tokens_);
+    single(out, "drafthorse_prompt_tokens_cached_total", "counter", "Tokens of prompts that were not computed again.",
+           cached_tokens_);
   }
   if (model && model->engine_stats) write_engine(out, model->engine_stats());
   if (model && model->memory) {
     family(out, "drafthorse_memory_bytes", "gauge", "Memory that the model holds, by part.");
-    for (const MemoryPart& part : model->memory()) out += fmt::format("drafthorse_memory_bytes{{{}}} {}\n", label("part", part.name), part.bytes);
+    for (const MemoryPart& part : model->memory())
+      out += fmt::format("drafthorse_memory_bytes{{{}}} {}\n", label("part", part.name), part.bytes);
   }
   return out;
 }

@@ -16,7 +16,8 @@ namespace drafthorse {
 // Buckets from 5 ms to 10 minutes; times of an answer spread over all of them.
 class Histogram {
  public:
-  static constexpr std::array<double, 15> kBounds{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 180, 600};
+  static constexpr std::array<double, 15> kBounds{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
+                                                  2.5,   5,    10,    30,   60,  180,  600};
   void observe(double seconds);
   // The lines of one series; `labels` is `endpoint="chat"` or empty.
   void write(std::string& out, const std::string& name, const std::string& labels) const;

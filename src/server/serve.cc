@@ -1,7 +1,6 @@
 #include "server/serve.h"
 
 #include <cstdlib>
-#include <thread>
 
 #include <spdlog/spdlog.h>
 
@@ -36,44 +35,34 @@ Status check_model(const LoadOptions& options) {
   return {};
 }
 
-// The engine's thread may hold the last events' model for a moment; a model must not end on its own thread.
-void release(std::shared_ptr<LoadedModel> model) {
-  for (int i = 0; i < 1000 && model.use_count() > 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-}
-
 }  // namespace
 
 Status serve(const ServerOptions& options, const LoadOptions& load_options, const ServeEvents& events) {
   if (Status status = check_model(load_options); !status) return status;
-  std::shared_ptr<LoadedModel> loaded;
-  Status result;
-  {
-    ServerSetup setup;
-    setup.catch_signals = true;
-    setup.loader = [&](const Progress& progress) -> Result<std::shared_ptr<ServedModel>> {
-      auto model = load(load_options, [&](uint64_t done, uint64_t total) {
-        progress(done, total);
-        if (events.progress) events.progress(done, total);
-      });
-      if (!model) return model.error();
-      loaded = *model;
-      return served(loaded);
-    };
-    setup.ready = [&] {
-      if (events.ready) events.ready(*loaded);
-    };
-    setup.abandon_loading = [] {
-      spdlog::info("stopped while the model was loading");
-      spdlog::shutdown();
-      std::_Exit(EXIT_SUCCESS);
-    };
-    auto server = Server::start(options, std::move(setup));
-    if (!server) return server.error();
-    if (events.listening) events.listening((*server)->url());
-    result = (*server)->wait();
-  }
-  release(std::move(loaded));
-  return result;
+  std::shared_ptr<LoadedModel> loaded;  // ends after the server and all its answers
+  ServerSetup setup;
+  setup.catch_signals = true;
+  setup.loader = [&](const Progress& progress) -> Result<std::shared_ptr<ServedModel>> {
+    auto model = load(load_options, [&](uint64_t done, uint64_t total) {
+      progress(done, total);
+      if (events.progress) events.progress(done, total);
+    });
+    if (!model) return model.error();
+    loaded = *model;
+    return served(loaded);
+  };
+  setup.listening = events.listening;
+  setup.ready = [&] {
+    if (events.ready) events.ready(*loaded);
+  };
+  setup.abandon_loading = [] {
+    spdlog::info("stopped while the model was loading");
+    spdlog::shutdown();
+    std::_Exit(EXIT_SUCCESS);
+  };
+  auto server = Server::start(options, std::move(setup));
+  if (!server) return server.error();
+  return (*server)->wait();
 }
 
 }  // namespace drafthorse

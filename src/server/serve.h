@@ -12,8 +12,8 @@ namespace drafthorse {
 
 // What a program may want to say while the server runs. Called once each, from any thread.
 struct ServeEvents {
-  std::function<void(const std::string& url)> listening;     // "http://127.0.0.1:8642"; /health answers from now on
-  std::function<void(const LoadedModel& model)> ready;       // completions are answered from now on
+  std::function<void(const std::string& url)> listening;  // "http://127.0.0.1:8642"; /health answers from now on
+  std::function<void(const LoadedModel& model)> ready;    // completions are answered from now on
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;  // of loading
 };
 

@@ -11,6 +11,7 @@ Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, Serv
   server->http_ = *std::move(http);
   server->service_.count_connections([raw = server->http_.get()] { return raw->connections(); });
   if (server->setup_.catch_signals) server->http_->catch_signals([raw = server.get()] { raw->request_stop(); });
+  if (server->setup_.listening) server->setup_.listening(server->url());
   server->loader_ = std::thread([raw = server.get()] { raw->run_loader(); });
   return server;
 }
@@ -30,8 +31,10 @@ void Server::run_loader() {
       return Error{ErrorKind::internal, std::string("Loading the model failed: ") + e.what(), ""};
     }
   }();
-  if (model) service_.set_ready(*model);
-  else service_.set_failed(model.error());
+  if (model)
+    service_.set_ready(*model);
+  else
+    service_.set_failed(model.error());
   if (model && setup_.ready) setup_.ready();
   std::lock_guard lock(mutex_);
   loaded_ = true;
@@ -68,7 +71,8 @@ void Server::shut_down() {
     return stops_ > 1;
   };
   bool drained = http_->drain(std::chrono::milliseconds(0));
-  while (!drained && !hurried() && std::chrono::steady_clock::now() < end) drained = http_->drain(std::chrono::milliseconds(50));
+  while (!drained && !hurried() && std::chrono::steady_clock::now() < end)
+    drained = http_->drain(std::chrono::milliseconds(50));
   if (!drained) {
     spdlog::info("cancelling the requests that still run");
     service_.cancel_running();

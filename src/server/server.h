@@ -20,7 +20,8 @@ using ModelLoader = std::function<Result<std::shared_ptr<ServedModel>>(const Pro
 
 struct ServerSetup {
   ModelLoader loader;
-  std::function<void()> ready;   // on the loader's thread, once completions are answered
+  std::function<void(const std::string& url)> listening;  // before the loader starts
+  std::function<void()> ready;                            // on the loader's thread, once completions are answered
   bool catch_signals = false;
   // Called when a stop finds the loader still at work, which cannot be interrupted; may end the process.
   std::function<void()> abandon_loading;
@@ -41,7 +42,8 @@ class Server {
   Status wait(bool stop_on_failed_load = true);
 
  private:
-  Server(const ServerOptions& options, ServerSetup setup) : options_(options), setup_(std::move(setup)), service_(options) {}
+  Server(const ServerOptions& options, ServerSetup setup)
+      : options_(options), setup_(std::move(setup)), service_(options) {}
   void run_loader();
   void shut_down();
 
@@ -49,7 +51,7 @@ class Server {
   ServerSetup setup_;
   Service service_;
   std::unique_ptr<HttpServer> http_;
-  std::mutex mutex_;                  // guards the rest
+  std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
   int stops_ = 0;
   std::optional<Error> failure_;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <random>
 
-#include <boost/json.hpp>
 #include <fmt/format.h>
 #include <openssl/rand.h>
 #include <spdlog/spdlog.h>
+#include <boost/json.hpp>
 
 #include "api/errors.h"
 #include "api/json_text.h"
@@ -24,14 +24,14 @@ struct Service::Call {
   HttpRequest request;
   std::shared_ptr<Responder> responder;
   std::string endpoint;
-  std::vector<std::pair<std::string, std::string>> headers;   // of every response to this request
+  std::vector<std::pair<std::string, std::string>> headers;  // of every response to this request
   Clock::time_point start = Clock::now();
 };
 
 struct Service::Route {
-  std::string_view path;       // ends with a slash: what follows is a parameter
-  std::string_view endpoint;   // in metrics
-  bool post;                   // POST, else GET and HEAD
+  std::string_view path;      // ends with a slash: what follows is a parameter
+  std::string_view endpoint;  // in metrics
+  bool post;                  // POST, else GET and HEAD
   void (Service::*run)(const CallPtr&);
 };
 
@@ -51,7 +51,9 @@ uint64_t random_bits() {
   return bits;
 }
 
-std::string new_id(std::string_view prefix) { return fmt::format("{}{:016x}{:08x}", prefix, random_bits(), random_bits() >> 32); }
+std::string new_id(std::string_view prefix) {
+  return fmt::format("{}{:016x}{:08x}", prefix, random_bits(), random_bits() >> 32);
+}
 
 // Printable ASCII of what a client sent, cut short: log lines stay lines.
 std::string loggable(std::string_view text) {
@@ -62,7 +64,12 @@ std::string loggable(std::string_view text) {
 }
 
 std::string percent_decoded(std::string_view text) {
-  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+  };
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0) {
@@ -84,28 +91,51 @@ HttpResponse json_response(const json::value& value, int status = 200) {
 
 // The response to a request that breaks HTTP's or the server's own rules.
 HttpResponse refusal(int status, const std::string& message, std::string_view code = {}) {
-  const ErrorKind kind = status == 503 ? ErrorKind::busy : status >= 500 ? ErrorKind::internal : ErrorKind::invalid_argument;
-  HttpResponse response = error_response({kind, message, ""}, code);
+  const ErrorKind kind = status == 503   ? ErrorKind::cancelled
+                         : status >= 500 ? ErrorKind::internal
+                                         : ErrorKind::invalid_argument;
+  HttpResponse response = error_response({kind, message, ""}, status == 503 ? "server_busy" : code);
   response.status = status;
   return response;
 }
 
 json::object model_json(const ServedModel& model) {
   json::array aliases(model.aliases.begin(), model.aliases.end());
-  return {{"id", model.id}, {"object", "model"}, {"created", model.created}, {"owned_by", "drafthorse"},
-          {"aliases", std::move(aliases)}, {"context_length", model.context}};
+  return {{"id", model.id},
+          {"object", "model"},
+          {"created", model.created},
+          {"owned_by", "drafthorse"},
+          {"aliases", std::move(aliases)},
+          {"context_length", model.context}};
 }
 
 }  // namespace
 
-Service::Service(const ServerOptions& options) : options_(options), last_change_(Clock::now()), workers_(options.worker_threads) {}
-Service::~Service() = default;
+Service::Service(const ServerOptions& options)
+    : options_(options), last_change_(Clock::now()), workers_(options.worker_threads) {}
+
+Service::~Service() {
+  stopping_ = true;
+  cancel_running();
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [this] { return running_.empty(); });
+}
 
 HttpHandlers Service::handlers() {
   HttpHandlers out;
-  out.check = [this](const HttpRequest& head) { return check(head); };
-  out.handle = [this](HttpRequest request, std::shared_ptr<Responder> responder) { handle(std::move(request), std::move(responder)); };
-  out.refuse = [](int status, const std::string& message) { return refusal(status, message); };
+  out.check = [this](const HttpRequest& head) {
+    auto refused = check(head);
+    if (refused) log_refusal(head, *refused);
+    return refused;
+  };
+  out.handle = [this](HttpRequest request, std::shared_ptr<Responder> responder) {
+    handle(std::move(request), std::move(responder));
+  };
+  out.refuse = [this](int status, const std::string& message) {
+    HttpResponse response = refusal(status, message);
+    log_refusal({}, response);
+    return response;
+  };
   return out;
 }
 
@@ -129,9 +159,11 @@ const Service::Route* Service::find_route(std::string_view path) {
 // Who may ask at all; runs before the body is read.
 std::optional<HttpResponse> Service::check(const HttpRequest& head) const {
   const int hosts = head.header_count("host");
-  if (hosts > 1 || (hosts == 0 && head.version >= 11)) return refusal(400, "The request needs exactly one Host header.");
+  if (hosts > 1 || (hosts == 0 && head.version >= 11))
+    return refusal(400, "The request needs exactly one Host header.");
   if (hosts == 1 && !host_allowed(head.header("host"), options_))
-    return refusal(403, "The Host header names another host than this server; allow it with --allow-host NAME.", "host_not_allowed");
+    return refusal(403, "The Host header names another host than this server; allow it with --allow-host NAME.",
+                   "host_not_allowed");
   const std::string_view origin = head.header("origin");
   const auto cors = cors_origin(origin, options_);
   const auto with_cors = [&](HttpResponse response) {
@@ -140,10 +172,13 @@ std::optional<HttpResponse> Service::check(const HttpRequest& head) const {
   };
   // A page of another site may send simple requests without asking first; it may not make the model work.
   const size_t scheme = origin.find("://");
-  if (!origin.empty() && !cors && (scheme == std::string_view::npos || !host_allowed(origin.substr(scheme + 3), options_)))
-    return refusal(403, "Requests from this web origin are not allowed; allow it with --cors ORIGIN.", "origin_not_allowed");
+  if (!origin.empty() && !cors &&
+      (scheme == std::string_view::npos || !host_allowed(origin.substr(scheme + 3), options_)))
+    return refusal(403, "Requests from this web origin are not allowed; allow it with --cors ORIGIN.",
+                   "origin_not_allowed");
   if (head.method != "OPTIONS" && head.path != "/health" && !key_accepted(head, options_))
-    return with_cors(error_response({ErrorKind::unauthorized, "The API key is missing or wrong: send 'Authorization: Bearer KEY'.", ""}));
+    return with_cors(error_response(
+        {ErrorKind::unauthorized, "The API key is missing or wrong: send 'Authorization: Bearer KEY'.", ""}));
   if (const auto encoding = head.header("content-encoding"); !encoding.empty() && encoding != "identity")
     return with_cors(refusal(415, "Compressed request bodies are not supported."));
   return std::nullopt;
@@ -162,7 +197,10 @@ void Service::handle(HttpRequest request, std::shared_ptr<Responder> responder) 
   const Route* route = find_route(r.path);
   call->endpoint = route ? route->endpoint : "other";
   if (!route)
-    return reply(*call, {ErrorKind::not_found, fmt::format("There is no {} here; docs/api.md lists the endpoints.", loggable(r.path)), ""}, "unknown_url");
+    return reply(*call,
+                 {ErrorKind::not_found,
+                  fmt::format("There is no {} here; docs/api.md lists the endpoints.", loggable(r.path)), ""},
+                 "unknown_url");
   const std::string allow = route->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
   if (r.method == "OPTIONS") {
     HttpResponse response{204, "", "", {{"Allow", allow}}};
@@ -174,33 +212,50 @@ void Service::handle(HttpRequest request, std::shared_ptr<Responder> responder) 
     return reply(*call, std::move(response));
   }
   if (route->post ? r.method != "POST" : r.method != "GET" && r.method != "HEAD") {
-    HttpResponse response = refusal(405, fmt::format("{} is not allowed for {}; use {}.", loggable(r.method), route->path, allow), "method_not_allowed");
+    HttpResponse response =
+        refusal(405, fmt::format("{} is not allowed for {}; use {}.", loggable(r.method), route->path, allow),
+                "method_not_allowed");
     response.headers.emplace_back("Allow", allow);
     return reply(*call, std::move(response));
   }
   (this->*route->run)(call);
 }
 
-void Service::reply(Call& call, HttpResponse response) {
+void Service::reply(Call& call, HttpResponse response, const std::string& error) {
   AnswerRecord record;
   record.status = response.status;
+  record.error = error;
+  log(call, record);  // before the send: who has the answer finds it counted
   response.headers.insert(response.headers.end(), call.headers.begin(), call.headers.end());
   call.responder->send(std::move(response));
-  log(call, record);
 }
 
 void Service::log(const Call& call, const AnswerRecord& record) {
   const double seconds = std::chrono::duration<double>(Clock::now() - call.start).count();
   metrics_.count_request(call.endpoint, record.status, seconds);
-  std::string line = fmt::format("{} {} {} {:.3f} s", loggable(call.request.method), loggable(call.request.path), record.status, seconds);
+  std::string line = fmt::format("{} {} {} {:.3f} s", loggable(call.request.method), loggable(call.request.path),
+                                 record.status, seconds);
   const RequestStats& s = record.stats;
   if (s.prompt_tokens > 0)
-    line += fmt::format(", prompt {} ({} cached), completion {}, {:.1f} tok/s, draft {}/{} accepted in {} steps", s.prompt_tokens,
-                        s.cached_tokens, s.completion_tokens, decode_rate(s), s.speculation.accepted, s.speculation.proposed, s.speculation.steps);
+    line += fmt::format(", prompt {} ({} cached), completion {}, {:.1f} tok/s, draft {}/{} accepted in {} steps",
+                        s.prompt_tokens, s.cached_tokens, s.completion_tokens, decode_rate(s), s.speculation.accepted,
+                        s.speculation.proposed, s.speculation.steps);
   if (!record.error.empty()) line += ": " + valid_utf8(std::string_view(record.error).substr(0, 300));
   std::replace(line.begin(), line.end(), '\n', ' ');
   const bool poll = (call.endpoint == "health" || call.endpoint == "metrics") && record.status == 200;
   spdlog::log(poll ? spdlog::level::debug : spdlog::level::info, "{}", line);
+}
+
+// For what never became a call: refused by its head, or by HTTP itself (then the head is empty).
+void Service::log_refusal(const HttpRequest& head, const HttpResponse& response) {
+  Call call;
+  call.request.method = head.method.empty() ? "-" : head.method;
+  call.request.path = head.path.empty() ? "-" : head.path;
+  const Route* route = find_route(head.path);
+  call.endpoint = route ? route->endpoint : "other";
+  AnswerRecord record;
+  record.status = response.status;
+  log(call, record);
 }
 
 void Service::set_progress(uint64_t done_bytes, uint64_t total_bytes) {
@@ -237,7 +292,8 @@ Error Service::not_ready() {
   std::lock_guard lock(mutex_);
   if (stopping_) return {ErrorKind::cancelled, "The server is stopping.", ""};
   if (failure_) return {ErrorKind::internal, "The model could not be loaded: " + failure_->message, ""};
-  return {ErrorKind::cancelled, fmt::format("The model is still loading ({:.0f} %); try again shortly.", progress_ * 100), ""};
+  return {ErrorKind::cancelled,
+          fmt::format("The model is still loading ({:.0f} %); try again shortly.", progress_ * 100), ""};
 }
 
 double Service::stalled_seconds(const EngineStats& stats) {
@@ -255,8 +311,10 @@ void Service::root(const CallPtr& call) {
   const auto model = ready_model();
   HttpResponse response;
   response.content_type = "text/plain; charset=utf-8";
-  response.body = fmt::format("Drafthorse {}: a local LLM server with an OpenAI-compatible API under /v1 ({}). See also /health and /metrics.\n",
-                              kVersion, model ? "model " + valid_utf8(model->id) : "no model is ready");
+  response.body = fmt::format(
+      "Drafthorse {}: a local LLM server with an OpenAI-compatible API under /v1 ({}). See also /health and "
+      "/metrics.\n",
+      kVersion, model ? "model " + valid_utf8(model->id) : "no model is ready");
   reply(*call, std::move(response));
 }
 
@@ -299,15 +357,18 @@ void Service::metrics(const CallPtr& call) {
 
 void Service::models(const CallPtr& call) {
   json::array data;
-  if (const auto model = ready_model()) data.push_back(model_json(*model));
-  else return reply(*call, not_ready(), "model_not_ready");
+  if (const auto model = ready_model())
+    data.push_back(model_json(*model));
+  else
+    return reply(*call, not_ready(), "model_not_ready");
   reply(*call, json_response(json::object{{"object", "list"}, {"data", std::move(data)}}));
 }
 
 void Service::one_model(const CallPtr& call) {
   const auto model = ready_model();
   if (!model) return reply(*call, not_ready(), "model_not_ready");
-  const std::string name = percent_decoded(std::string_view(call->request.path).substr(std::string_view("/v1/models/").size()));
+  const std::string name =
+      percent_decoded(std::string_view(call->request.path).substr(std::string_view("/v1/models/").size()));
   if (!answers_to(*model, name)) return reply(*call, unknown_model(*model, name));
   reply(*call, json_response(model_json(*model)));
 }
@@ -340,25 +401,36 @@ void Service::answer_now(const CallPtr& call, const Format& format) {
   Answer::Parts parts;
   parts.model = model;
   parts.request = *std::move(decoded);
-  const int64_t now = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const int64_t now =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   // Seeds that the server picks survive JSON readers that keep numbers as doubles.
   const uint64_t seed = random_bits() >> 11;
   for (CompletionRequest& prompt : parts.request.prompts) {
     if (!prompt.sampling.seed) prompt.sampling.seed = seed;
     if (auto* chat = std::get_if<ChatTemplateInput>(&prompt.prompt)) chat->now = now;
   }
-  parts.info = {new_id(format.id_prefix), valid_utf8(model->id), now, parts.request.choices(), parts.request.n,
-                parts.request.include_usage, parts.request.timings, parts.request.prompts.front().sampling.logprobs};
+  parts.info = {new_id(format.id_prefix),
+                valid_utf8(model->id),
+                now,
+                parts.request.choices(),
+                parts.request.n,
+                parts.request.include_usage,
+                parts.request.timings,
+                parts.request.prompts.front().sampling.logprobs};
   parts.encoder = format.encoder(parts.info, parts.request.stream);
   parts.responder = call->responder;
   parts.headers = call->headers;
   parts.later = [this](std::function<void()> task) { workers_.post(std::move(task)); };
   auto key = std::make_shared<const Answer*>(nullptr);
-  parts.done = [this, call, key](const AnswerRecord& record) {
+  parts.report = [this, call](const AnswerRecord& record) {
     log(*call, record);
-    if (record.status == 200) metrics_.count_answer(record.first_token_seconds, record.stats.queue_seconds, record.stats.cached_tokens);
+    if (record.status == 200)
+      metrics_.count_answer(record.first_token_seconds, record.stats.queue_seconds, record.stats.cached_tokens);
+  };
+  parts.done = [this, key] {
     std::lock_guard lock(mutex_);
     running_.erase(*key);
+    if (running_.empty()) idle_.notify_all();
   };
   auto answer = std::make_shared<Answer>(std::move(parts));
   *key = answer.get();

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,6 +23,7 @@ namespace drafthorse {
 class Service {
  public:
   explicit Service(const ServerOptions& options);
+  // Cancels the answers that still run and waits for their end.
   ~Service();
 
   // The service must outlive whoever calls them.
@@ -38,15 +40,18 @@ class Service {
   void cancel_running();
 
  private:
-  struct Call;     // one request with its responder and start time
+  struct Call;  // one request with its responder and start time
   struct Route;
   using CallPtr = std::shared_ptr<Call>;
 
   static const Route* find_route(std::string_view path);
   std::optional<HttpResponse> check(const HttpRequest& head) const;
+  void log_refusal(const HttpRequest& head, const HttpResponse& response);
   void handle(HttpRequest request, std::shared_ptr<Responder> responder);
-  void reply(Call& call, HttpResponse response);
-  void reply(Call& call, const Error& error, std::string_view code = {}) { reply(call, error_response(error, code)); }
+  void reply(Call& call, HttpResponse response, const std::string& error = {});
+  void reply(Call& call, const Error& error, std::string_view code = {}) {
+    reply(call, error_response(error, code), error.message);
+  }
   void log(const Call& call, const AnswerRecord& record);
 
   void root(const CallPtr& call);
@@ -60,7 +65,7 @@ class Service {
   void answer(const CallPtr& call, const Format& format);
   void answer_now(const CallPtr& call, const Format& format);
 
-  std::shared_ptr<ServedModel> ready_model();   // null while loading, failed or stopping
+  std::shared_ptr<ServedModel> ready_model();  // null while loading, failed or stopping
   Error not_ready();
   // Seconds for which a running engine has finished no step; 0 when all is well.
   double stalled_seconds(const EngineStats& stats);
@@ -69,14 +74,15 @@ class Service {
   Metrics metrics_;
   std::function<int()> connections_;
   std::atomic<bool> stopping_{false};
-  std::mutex mutex_;                            // guards the rest
+  std::mutex mutex_;  // guards the rest
   std::shared_ptr<ServedModel> model_;
   std::optional<Error> failure_;
   double progress_ = 0;
   std::map<const Answer*, std::weak_ptr<Answer>> running_;
+  std::condition_variable idle_;  // running_ became empty
   uint64_t last_work_ = 0;
   std::chrono::steady_clock::time_point last_change_;
-  WorkQueue workers_;                           // last: its tasks use everything above
+  WorkQueue workers_;  // last: its tasks use everything above
 };
 
 }  // namespace drafthorse

@@ -14,7 +14,7 @@ class WorkQueue {
  public:
   // With no threads tasks run inside post().
   explicit WorkQueue(int threads);
-  ~WorkQueue();   // runs what is queued, then joins
+  ~WorkQueue();  // runs what is queued, then joins
   void post(std::function<void()> task);
 
  private:

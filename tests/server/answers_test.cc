@@ -1,6 +1,6 @@
 // Answers over real sockets: framing of streams, whole answers, errors, disconnects.
-#include <boost/json.hpp>
 #include <gtest/gtest.h>
+#include <boost/json.hpp>
 
 #include "server/support/fixture.h"
 
@@ -9,7 +9,9 @@ namespace {
 
 namespace json = boost::json;
 
-std::string text_of(const json::value& value, const char* pointer) { return value.at_pointer(pointer).as_string().c_str(); }
+std::string text_of(const json::value& value, const char* pointer) {
+  return value.at_pointer(pointer).as_string().c_str();
+}
 
 TEST(Answers, WholeChat) {
   Running running(text_script({"Hel", "lo"}));
@@ -36,7 +38,7 @@ TEST(Answers, StreamedChat) {
   EXPECT_EQ(r.headers.at("content-type"), "text/event-stream; charset=utf-8");
   EXPECT_EQ(r.headers.at("cache-control"), "no-cache");
   const auto data = events(r.body);
-  ASSERT_EQ(data.size(), 6u) << r.body;   // role, two deltas, finish, usage, [DONE]
+  ASSERT_EQ(data.size(), 6u) << r.body;  // role, two deltas, finish, usage, [DONE]
   EXPECT_EQ(text_of(json::parse(data[0]), "/choices/0/delta/role"), "assistant");
   EXPECT_EQ(text_of(json::parse(data[1]), "/choices/0/delta/content"), "Hel");
   EXPECT_TRUE(json::parse(data[1]).at_pointer("/usage").is_null());
@@ -78,8 +80,8 @@ TEST(Answers, StreamedAndWholeCompletions) {
 
 TEST(Answers, SeveralChoicesHaveTheirOwnSeeds) {
   Running running(text_script({"a", "b"}));
-  const Response r = ask(running.port(), post("/v1/chat/completions",
-                                              R"({"messages":[{"role":"user","content":"hi"}],"n":3,"seed":10})"));
+  const Response r = ask(
+      running.port(), post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],"n":3,"seed":10})"));
   const json::value body = json::parse(r.body);
   ASSERT_EQ(body.at_pointer("/choices").as_array().size(), 3u) << r.body;
   EXPECT_EQ(body.at_pointer("/usage/completion_tokens").as_int64(), 6);
@@ -90,9 +92,15 @@ TEST(Answers, SeveralChoicesHaveTheirOwnSeeds) {
 }
 
 TEST(Answers, ErrorsOfStarting) {
-  struct Case { ErrorKind kind; int status; const char* code; };
-  for (const Case& c : {Case{ErrorKind::busy, 429, "server_busy"}, {ErrorKind::context_length, 400, "context_length_exceeded"},
-                        {ErrorKind::invalid_argument, 400, nullptr}, {ErrorKind::internal, 500, nullptr},
+  struct Case {
+    ErrorKind kind;
+    int status;
+    const char* code;
+  };
+  for (const Case& c : {Case{ErrorKind::busy, 429, "server_busy"},
+                        {ErrorKind::context_length, 400, "context_length_exceeded"},
+                        {ErrorKind::invalid_argument, 400, nullptr},
+                        {ErrorKind::internal, 500, nullptr},
                         {ErrorKind::out_of_memory, 503, "out_of_memory"}}) {
     Script script;
     script.refusal = Error{c.kind, "said so", "messages"};
@@ -103,8 +111,10 @@ TEST(Answers, ErrorsOfStarting) {
       const json::value error = json::parse(r.body);
       EXPECT_EQ(text_of(error, "/error/message"), "said so");
       EXPECT_EQ(text_of(error, "/error/param"), "messages");
-      if (c.code) EXPECT_EQ(text_of(error, "/error/code"), c.code);
-      else EXPECT_TRUE(error.at_pointer("/error/code").is_null());
+      if (c.code)
+        EXPECT_EQ(text_of(error, "/error/code"), c.code);
+      else
+        EXPECT_TRUE(error.at_pointer("/error/code").is_null());
       EXPECT_EQ(r.headers.count("retry-after"), c.status == 429 || c.status == 503 ? 1u : 0u);
     }
   }
@@ -128,11 +138,14 @@ TEST(Answers, OneFailingChoiceCancelsItsSiblings) {
   std::atomic<int> count{0};
   running.model.choose = [&](const CompletionRequest&) {
     Script script = text_script({"x"});
-    if (count++ == 0) script.endless = true, script.delay = std::chrono::milliseconds(5);
-    else script.events = {failure("broke")};
+    if (count++ == 0)
+      script.endless = true, script.delay = std::chrono::milliseconds(5);
+    else
+      script.events = {failure("broke")};
     return script;
   };
-  const Response r = ask(running.port(), post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],"n":2})"));
+  const Response r =
+      ask(running.port(), post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],"n":2})"));
   EXPECT_EQ(r.status, 500);
   EXPECT_TRUE(running.model.wait_cancelled(1));
 }
@@ -150,6 +163,26 @@ TEST(Answers, ALeavingClientCancels) {
     client.close();
     EXPECT_TRUE(running.model.wait_cancelled(1)) << body;
   }
+}
+
+TEST(Answers, LeavingALaterRequestOfAConnectionCancelsToo) {
+  Running running(text_script({"word "}));
+  running.model.choose = [](const CompletionRequest& request) {
+    Script script = text_script({"word "});
+    script.endless = request.ignore_eos;
+    script.delay = std::chrono::milliseconds(2);
+    return script;
+  };
+  const std::string endless = R"({"messages":[{"role":"user","content":"hi"}],"ignore_eos":true})";
+  Client client(running.port());
+  for (int i = 0; i < 3; ++i) {
+    client.send(post("/v1/chat/completions", kHello));
+    EXPECT_EQ(client.response().status, 200);
+  }
+  client.send(post("/v1/chat/completions", endless));
+  ASSERT_TRUE(running.model.wait_started(4));
+  client.close();
+  EXPECT_TRUE(running.model.wait_cancelled(1));
 }
 
 // In the queue and in prefill no event comes for a long time; the client's leaving must not wait for one.
@@ -177,7 +210,7 @@ TEST(Answers, ASlowReaderIsBoundedAndCancelled) {
   Running running(script, options);
   Client client(running.port(), "127.0.0.1", 4096);
   client.send(post("/v1/chat/completions", kHelloStream));
-  EXPECT_TRUE(running.model.wait_cancelled(1));   // reads nothing
+  EXPECT_TRUE(running.model.wait_cancelled(1));  // reads nothing
   EXPECT_TRUE(client.closed());
   EXPECT_EQ(ask(running.port(), get("/health")).status, 200);
 }
@@ -193,7 +226,9 @@ TEST(Answers, AReaderThatTakesNothingTimesOut) {
   Client client(running.port(), "127.0.0.1", 4096);
   client.send(post("/v1/chat/completions", kHelloStream));
   ASSERT_TRUE(running.model.wait_started(1));
-  const auto alone = [&] { return ask(running.port(), get("/metrics")).body.find("drafthorse_connections 1\n") != std::string::npos; };
+  const auto alone = [&] {
+    return ask(running.port(), get("/metrics")).body.find("drafthorse_connections 1\n") != std::string::npos;
+  };
   EXPECT_FALSE(alone());
   bool closed = false;
   for (int i = 0; i < 100 && !closed; ++i) {

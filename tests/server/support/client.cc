@@ -90,7 +90,8 @@ Response Client::response(bool head_only) {
   for (size_t at = head.find("\r\n") + 2; at + 2 < head.size();) {
     const size_t end = head.find("\r\n", at), colon = head.find(':', at);
     std::string name = head.substr(at, colon - at);
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     out.headers[name] = head.substr(colon + 2, end - colon - 2);
     at = end + 2;
   }

@@ -11,10 +11,10 @@ namespace drafthorse::testing {
 
 struct Response {
   int status = 0;
-  std::map<std::string, std::string> headers;   // names in lower case
-  std::string body;                             // chunks joined
+  std::map<std::string, std::string> headers;  // names in lower case
+  std::string body;                            // chunks joined
   std::vector<std::string> chunks;
-  bool complete = false;                        // ended as its framing says
+  bool complete = false;  // ended as its framing says
 };
 
 class Client {

@@ -12,7 +12,8 @@
 namespace drafthorse::testing {
 
 inline const char* const kHello = R"({"model":"scripted","messages":[{"role":"user","content":"hi"}]})";
-inline const char* const kHelloStream = R"({"model":"scripted","messages":[{"role":"user","content":"hi"}],"stream":true})";
+inline const char* const kHelloStream =
+    R"({"model":"scripted","messages":[{"role":"user","content":"hi"}],"stream":true})";
 
 struct Running {
   explicit Running(Script script, ServerOptions options = {}) : model(std::move(script)) {
@@ -31,7 +32,7 @@ struct Running {
   uint16_t port() const { return server->port(); }
 
   ScriptedModel model;
-  std::unique_ptr<Server> server;   // ends before its model
+  std::unique_ptr<Server> server;  // ends before its model
 };
 
 }  // namespace drafthorse::testing

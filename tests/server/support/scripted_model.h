@@ -15,10 +15,10 @@
 namespace drafthorse::testing {
 
 struct Script {
-  std::vector<Event> events;                    // the last is normally a Finish
-  std::chrono::milliseconds delay{0};           // before each event
-  bool endless = false;                         // repeats the first event until cancelled
-  std::optional<Error> refusal;                 // start fails with it
+  std::vector<Event> events;           // the last is normally a Finish
+  std::chrono::milliseconds delay{0};  // before each event
+  bool endless = false;                // repeats the first event until cancelled
+  std::optional<Error> refusal;        // start fails with it
 };
 
 // Text deltas, then finish(reason) with plausible counts.
@@ -30,15 +30,15 @@ Event failure(const std::string& message);
 class ScriptedModel {
  public:
   explicit ScriptedModel(Script script);
-  ~ScriptedModel();                             // waits for every completion to end
+  ~ScriptedModel();  // waits for every completion to end
 
   std::shared_ptr<ServedModel> served();
-  std::vector<CompletionRequest> requests();    // as they came
+  std::vector<CompletionRequest> requests();  // as they came
   // Waits up to 5 s.
   bool wait_cancelled(int count);
   bool wait_started(int count);
 
-  std::function<Script(const CompletionRequest&)> choose;   // overrides the script
+  std::function<Script(const CompletionRequest&)> choose;  // overrides the script
   std::atomic<int> started{0}, cancelled{0}, finished{0};
 
  private:
