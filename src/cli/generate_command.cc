@@ -71,6 +71,7 @@ json::object answer_json(const WholeAnswer& answer, const LoadedModel& model) {
   speculation["by_drafter"] = by_drafter;
   return {{"model", model.id},
           {"text", answer.text},
+          {"reasoning", answer.reasoning},
           {"tokens", json::value_from(answer.tokens)},
           {"finish_reason", answer.finish_reason},
           {"prompt_tokens", stats.prompt_tokens},

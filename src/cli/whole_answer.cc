@@ -52,6 +52,7 @@ Result<WholeAnswer> wait_for_answer(std::shared_ptr<LoadedModel> model, const Co
     std::optional<Event> event = queue->pop(std::chrono::milliseconds(50));
     if (!event) continue;
     if (auto* reasoning = std::get_if<ReasoningDelta>(&*event)) {
+      result.reasoning += reasoning->text;
       if (on_text) on_text(reasoning->text, true);
     } else if (auto* delta = std::get_if<TextDelta>(&*event)) {
       result.text += delta->text;

@@ -13,8 +13,9 @@ namespace drafthorse {
 
 struct WholeAnswer {
   std::string text;  // without reasoning
-  std::vector<int32_t> tokens;
-  std::string finish_reason;  // stop | length | cancelled | error
+  std::string reasoning;
+  std::vector<int32_t> tokens;  // of text
+  std::string finish_reason;    // stop | length | cancelled | error
   Usage usage;
   int prompt_tokens = 0;
 };

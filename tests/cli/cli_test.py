@@ -188,7 +188,7 @@ def test_default_model_without_any_network():
 
 def test_generate_json():
     answer = generate("-p", "Count from one to five.", "-n", "12", "--temperature", "0", "--seed", "7")
-    expect(set(answer) == {"model", "text", "tokens", "finish_reason", "prompt_tokens", "completion_tokens", "cached_tokens",
+    expect(set(answer) == {"model", "text", "reasoning", "tokens", "finish_reason", "prompt_tokens", "completion_tokens", "cached_tokens",
                            "seed", "speculation", "timings"}, sorted(answer))
     expect(set(answer["speculation"]) == {"proposed", "accepted", "steps", "by_drafter"}, answer["speculation"])
     expect(answer["completion_tokens"] == len(answer["tokens"]) <= 12, answer)
