@@ -4,6 +4,7 @@
 #include <boost/json.hpp>
 
 #include "backend/bench_model.h"
+#include "backend/cpu/bench_kernels.h"
 #include "cli/commands.h"
 #include "cli/model_setup.h"
 #include "core/topology.h"
@@ -65,11 +66,43 @@ Status bench_model_command(const Options& options) {
   return {};
 }
 
+json::object bench_json(const BenchKernelsRow& row) {
+  return {{"format", row.format},
+          {"inputs", row.inputs},
+          {"outputs", row.outputs},
+          {"rows", row.rows},
+          {"microseconds", row.microseconds},
+          {"gigabytes_per_second", row.gigabytes_per_second},
+          {"bandwidth_share", row.bandwidth_share},
+          {"relative_cost", row.relative_cost},
+          {"gmacs_per_second", row.gmacs_per_second}};
+}
+
+Status bench_kernels_command(const Options& options) {
+  BenchKernelsOptions bench_options;
+  bench_options.threads = thread_count(options);
+  if (!options.isa.empty()) bench_options.isa = options.isa;
+  if (!options.bench_formats.empty()) bench_options.formats = options.bench_formats;
+  if (!options.bench_rows.empty()) bench_options.rows = options.bench_rows;
+  auto report = bench_kernels(bench_options);
+  if (!report) return report.error();
+  if (!options.json) {
+    fmt::print("{}", format_report(*report));
+    return {};
+  }
+  json::array rows;
+  for (const BenchKernelsRow& row : report->rows) rows.push_back(bench_json(row));
+  fmt::print("{}\n", json::serialize(json::object{{"isa", report->isa},
+                                                  {"threads", report->threads},
+                                                  {"read_gigabytes_per_second", report->read_gigabytes_per_second},
+                                                  {"rows", rows}}));
+  return {};
+}
+
 }  // namespace
 
 Status bench_command(const Options& options) {
-  if (options.what == "model") return bench_model_command(options);
-  return Error{ErrorKind::unsupported, "bench kernels is not built in", ""};
+  return options.what == "model" ? bench_model_command(options) : bench_kernels_command(options);
 }
 
 }  // namespace drafthorse
