@@ -30,7 +30,7 @@ struct AttentionOf {
     constexpr int kLines = kPasses >= 4 ? 1 : 4 / kPasses;   // cache lines to ask for with each d: four times head_dim
     constexpr int kLine = 64 / int(sizeof(uint16_t));
     for (int j = 0, pass = 0; j < kKvBlock; j += C * W, ++pass) {
-      const int first_line = pass * kLines * head_dim;
+      const int first_line = std::min(pass, 3) * kLines * head_dim;
       const uint16_t* line = first_line < 2 * head_dim ? next + first_line * kLine
                                                        : values + (first_line - 2 * head_dim) * kLine;
       V sum[R][C];
