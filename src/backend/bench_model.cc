@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <vector>
-
-#include "core/thread_pool.h"
 
 namespace drafthorse {
 namespace {
@@ -57,28 +54,6 @@ uint64_t kv_bytes(const Network& network, int depth) {
 }
 
 }  // namespace
-
-double measure_read_bandwidth(int threads) {
-  ThreadPool pool(std::max(threads, 1));
-  std::vector<uint64_t> data((size_t(256) << 20) / sizeof(uint64_t), 1);
-  std::vector<uint64_t> sums(size_t(pool.workers()) * 8);
-  double best = 0;
-  for (int pass = 0; pass < 5; ++pass) {
-    const double time = seconds([&] {
-      pool.run([&](int worker, int workers) {
-        const size_t begin = data.size() * worker / workers, end = data.size() * (worker + 1) / workers;
-        uint64_t sum[8] = {};
-        for (size_t i = begin; i + 8 <= end; i += 8) {
-          for (int j = 0; j < 8; ++j) sum[j] += data[i + j];
-        }
-        sums[size_t(worker) * 8] += std::accumulate(sum, sum + 8, uint64_t(0));
-      });
-    });
-    best = std::max(best, double(data.size() * sizeof(uint64_t)) / time);
-  }
-  // The sum is used, so that no compiler may leave out the reads.
-  return std::accumulate(sums.begin(), sums.end(), uint64_t(0)) > 0 ? best : 0;
-}
 
 Result<ModelBench> bench_model(const Network& network, Model& model, int threads, const ModelBenchOptions& options) {
   const std::unique_ptr<State> state = model.new_state();

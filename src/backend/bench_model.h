@@ -2,6 +2,7 @@
 // Speed of a model as loaded: `drafthorse bench model` and the documents' figures.
 
 #include "backend/backend.h"
+#include "backend/read_bandwidth.h"
 
 namespace drafthorse {
 
@@ -17,15 +18,12 @@ struct ModelBench {
   double prefill_tokens_per_second = 0;   // `prefill_rows` rows in one run, from an empty state
   uint64_t bytes_per_token = 0;           // weights and KV that one decode step reads, as they lie in memory
   double read_bytes_per_second = 0;       // bytes_per_token * decode_tokens_per_second
-  double bandwidth = 0;                   // what plain reads of as many threads reach on this machine, bytes a second
+  double bandwidth = 0;                   // measure_read_bandwidth of as many threads, bytes a second
   double bandwidth_share = 0;             // read_bytes_per_second / bandwidth
 };
 
 // `threads`: of the model, for the bandwidth measurement. Error: context_length when depth and tokens do not fit,
 // out_of_memory when the KV pool cannot hold them.
 Result<ModelBench> bench_model(const Network& network, Model& model, int threads, const ModelBenchOptions& options);
-
-// Bytes a second of `threads` threads that each read their own part of 256 MiB front to back; the best of 5 passes.
-double measure_read_bandwidth(int threads);
 
 }  // namespace drafthorse

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstring>
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/matmul.h"
+#include "backend/read_bandwidth.h"
 #include "core/topology.h"
 #include "weights/tensor.h"
 
@@ -96,39 +96,11 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-uint64_t sum_words(const uint8_t* p, int64_t bytes) {
-  typedef uint64_t Words __attribute__((vector_size(64)));
-  Words sums[2] = {};
-  for (int64_t i = 0; i + 128 <= bytes; i += 128) {
-    Words w[2];
-    std::memcpy(w, p + i, 128);
-    sums[0] += w[0], sums[1] += w[1];
-  }
-  uint64_t total = 0;
-  for (int i = 0; i < 8; i++) total += sums[0][i] + sums[1][i];
-  return total;
-}
-
 // Bytes a second of reading everything once, in shares as the products have them.
 double read_bandwidth(const std::vector<PackedLinear>& matrices, ThreadPool& pool, int repeats) {
-  std::atomic<uint64_t> sink{0};
-  std::vector<double> rates;
-  for (int i = 0; i < repeats; i++) {
-    double bytes = 0;
-    double time = seconds([&] {
-      for (const PackedLinear& m : matrices) {
-        constexpr int64_t kChunk = 128 << 10;
-        const int64_t size = static_cast<int64_t>(m.data.size());
-        pool.parallel_for((size + kChunk - 1) / kChunk, 1, [&](int, int64_t begin, int64_t end) {
-          const int64_t from = begin * kChunk, to = std::min(end * kChunk, size);
-          sink.fetch_add(sum_words(m.data.data() + from, to - from), std::memory_order_relaxed);
-        });
-        bytes += static_cast<double>(size);
-      }
-    });
-    rates.push_back(bytes / time);
-  }
-  return median(rates);
+  std::vector<std::span<const uint8_t>> parts;
+  for (const PackedLinear& m : matrices) parts.emplace_back(m.data.data(), m.data.size());
+  return measure_read_bandwidth(pool, parts, repeats);
 }
 
 struct Bench {
