@@ -4,11 +4,13 @@
 #include "backend/cpu/matmul.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 
 #include "backend/cpu/kernels.h"
@@ -172,6 +174,172 @@ TEST(Kernels, MoreRowsThanATile) {
   for (const Case& c : cases()) {
     if (c.name != "q4_k" && c.name != "affine_4_64_bf16" && c.name != "q6_k" && c.name != "bf16" && c.name != "q8_0") continue;
     EXPECT_EQ(check(c, 40, 768, 259, random, pool), "");
+  }
+}
+
+TEST(Kernels, TheSplitOverThreadsDoesNotMatter) {
+  ThreadPool one(1), three(3);
+  Random random(4);
+  OwnedTensor q = test::random_blocks(Format::q4_k, {100, 512}, random, 0.05), k = test::random_blocks(Format::q6_k, {50, 512}, random, 0.05);
+  Result<PackedLinear> a = pack(q.view(), one), b = pack(k.view(), three);
+  ASSERT_TRUE(a.ok() && b.ok());
+  const int rows = 3;
+  std::vector<float> x = random_rows(rows, 512, random);
+  for (const Kernels* kernels : available_kernels()) {
+    Activations activations(512, rows, {&*a, &*b});
+    activations.resize(rows);
+    for (int r = 0; r < rows; r++) activations.set_row(*kernels, r, x.data() + r * 512);
+    std::vector<float> y(rows * 100), z(rows * 50);
+    const MatmulJob jobs[] = {{&*a, y.data(), 100}, {&*b, z.data(), 50}};
+    ASSERT_EQ(blocks(jobs), 7 + 4);
+    three.parallel_for(blocks(jobs), 1, [&](int, int64_t begin, int64_t end) { matmul(*kernels, jobs, activations, 0, rows, begin, end); });
+    EXPECT_EQ(difference(y, reference(q.view(), x, rows)), "");
+    EXPECT_EQ(difference(z, reference(k.view(), x, rows)), "");
+  }
+}
+
+// scale * (code - zero) + bias is the value that dequantise defines, to fp32 rounding.
+TEST(Scheme, AgreesWithDequantise) {
+  Random random(5);
+  for (const Case& c : cases()) {
+    const int64_t inputs = std::max<int64_t>(c.input_multiple, 64), outputs = 6;
+    OwnedTensor tensor = c.make(outputs, inputs, random);
+    Result<Scheme> scheme = scheme_of(tensor.view());
+    ASSERT_TRUE(scheme.ok()) << scheme.error().message;
+    std::vector<float> values(outputs * inputs), row(inputs);
+    ASSERT_TRUE(dequantise(tensor.view(), 0, outputs, values).ok());
+    std::vector<int16_t> codes(inputs);
+    std::vector<float> scales(inputs / std::max(1, scheme->group)), biases(scales.size());
+    for (int64_t o = 0; o < outputs; o++) {
+      if (scheme->group == 0) {
+        read_float_row(tensor.view(), o, row);
+      } else {
+        read_row(tensor.view(), *scheme, o, codes, scales, biases);
+      }
+      for (int64_t k = 0; k < inputs; k++) {
+        const float expected = values[o * inputs + k];
+        if (scheme->group == 0) {
+          EXPECT_EQ(row[k], expected) << c.name;
+          continue;
+        }
+        const size_t g = k / scheme->group;
+        const double product = static_cast<double>(scales[g]) * (codes[k] - scheme->zero), bias = scheme->biased ? biases[g] : 0;
+        // dequantise may round the product and the sum: half an ulp of each.
+        const double bound = (std::fabs(product) + std::fabs(product + bias)) * 0x1p-24 + 1e-44;
+        EXPECT_NEAR(product + bias, expected, bound) << c.name << " row " << o << " input " << k;
+      }
+    }
+  }
+}
+
+// Rows that random normals do not show: zeros, one huge value, tiny values, infinities.
+std::vector<float> awkward_row(int64_t inputs, int kind, Random& random) {
+  std::vector<float> x(inputs);
+  for (float& v : x) {
+    switch (kind) {
+      case 0: v = 0; break;
+      case 1: v = random.below(64) == 0 ? random.normal() * 1e20f : random.normal(); break;
+      case 2: v = random.normal() * 1e-39f; break;
+      case 3: v = random.below(3) == 0 ? random.normal() : 0.0f; break;
+      case 4: v = (static_cast<float>(random.below(255)) - 127) * 0.5f; break;  // exact halves: ties
+      default: v = random.below(200) == 0 ? std::numeric_limits<float>::infinity() : random.normal();
+    }
+  }
+  return x;
+}
+
+TEST(Kernels, AwkwardRows) {
+  ThreadPool pool(1);
+  const std::vector<Case> all = cases();
+  rc::check("awkward inputs give the reference's bits", [&] {
+    const Case& c = all[*rc::gen::inRange<size_t>(0, all.size())];
+    Random random(*rc::gen::arbitrary<uint64_t>());
+    const int64_t inputs = std::max<int64_t>(c.input_multiple, 64) * *rc::gen::inRange<int64_t>(1, 4);
+    const int rows = *rc::gen::inRange(1, 10);
+    OwnedTensor tensor = c.make(*rc::gen::inRange<int64_t>(1, 40), inputs, random);
+    Result<PackedLinear> linear = pack(tensor.view(), pool);
+    RC_ASSERT(linear.ok());
+    std::vector<float> x;
+    for (int r = 0; r < rows; r++) {
+      std::vector<float> row = awkward_row(inputs, random.below(6), random);
+      x.insert(x.end(), row.begin(), row.end());
+    }
+    std::vector<float> expected = reference(tensor.view(), x, rows);
+    for (const Kernels* kernels : available_kernels()) {
+      RC_ASSERT(difference(product(*kernels, *linear, x, rows, rows, 3), expected) == "");
+    }
+  });
+}
+
+// Any bytes at all: scales that are negative, zero, subnormal or huge.
+TEST(Kernels, AnyBytes) {
+  ThreadPool pool(1);
+  rc::check("any block bytes give the reference's bits", [&] {
+    const Format format = *rc::gen::element(Format::q4_0, Format::q4_1, Format::q5_0, Format::q5_1, Format::q8_0, Format::iq4_nl, Format::q2_k,
+                                            Format::q3_k, Format::q4_k, Format::q5_k, Format::q6_k, Format::iq4_xs, Format::mxfp4_blocks);
+    Random random(*rc::gen::arbitrary<uint64_t>());
+    OwnedTensor tensor = test::random_blocks(format, {18, 256}, random, 0.05);
+    tensor.data = test::random_bytes(random, tensor.data.size());
+    Result<PackedLinear> linear = pack(tensor.view(), pool);
+    if (!linear) {  // the one byte of 256 that is a NaN
+      RC_ASSERT(format == Format::mxfp4_blocks);
+      RC_DISCARD("NaN scale");
+    }
+    const int rows = *rc::gen::inRange(1, 9);
+    std::vector<float> x = random_rows(rows, 256, random), expected = reference(tensor.view(), x, rows);
+    for (const Kernels* kernels : available_kernels()) {
+      RC_ASSERT(difference(product(*kernels, *linear, x, rows, rows, 3), expected) == "");
+    }
+  });
+}
+
+// The quantised product is close to the exact one: int8 activations cost about 0.5 % of the norm.
+TEST(Scheme, QuantisedActivationsAreClose) {
+  Random random(6);
+  OwnedTensor tensor = test::random_blocks(Format::q6_k, {64, 1024}, random, 0.05);
+  std::vector<float> x = random_rows(4, 1024, random);
+  std::vector<float> quantised = reference(tensor.view(), x, 4), exact = reference(tensor.view(), x, 4, true);
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < exact.size(); i++) {
+    error += std::pow(quantised[i] - exact[i], 2);
+    norm += std::pow(exact[i], 2);
+  }
+  EXPECT_LT(std::sqrt(error / norm), 0.01);
+  EXPECT_GT(error, 0);
+}
+
+TEST(Pack, ErrorsNameTheTensorAndTheFault) {
+  ThreadPool pool(1);
+  Random random(7);
+  auto message = [&](OwnedTensor tensor, auto change) {
+    tensor.shape_and_format.name = "blk.0.attn_q.weight";
+    change(tensor);
+    Result<PackedLinear> linear = pack(tensor.view(), pool);
+    EXPECT_FALSE(linear.ok());
+    return linear ? std::string() : linear.error().message;
+  };
+  OwnedTensor q4 = test::random_blocks(Format::q4_0, {16, 64}, random, 0.05);
+  OwnedTensor mlx = test::random_mlx(Format::affine, 4, 64, Format::bf16, {16, 64}, random, 0.05);
+  using testing::HasSubstr;
+  EXPECT_THAT(message(q4, [](OwnedTensor& t) { t.data.pop_back(); }), testing::AllOf(HasSubstr("blk.0.attn_q.weight"), HasSubstr("575"), HasSubstr("576")));
+  EXPECT_THAT(message(q4, [](OwnedTensor& t) { t.shape_and_format.shape = {16, 60}; }), HasSubstr("multiple of 32"));
+  EXPECT_THAT(message(q4, [](OwnedTensor& t) { t.shape_and_format.format = Format::i32; }), HasSubstr("i32"));
+  EXPECT_THAT(message(mlx, [](OwnedTensor& t) { t.shape_and_format.bits = 7; }), HasSubstr("7 bits"));
+  EXPECT_THAT(message(mlx, [](OwnedTensor& t) { t.shape_and_format.group_size = 48; }), HasSubstr("48"));
+  EXPECT_THAT(message(mlx, [](OwnedTensor& t) { t.biases.clear(); }), HasSubstr("biases"));
+  OwnedTensor fp8 = test::random_mlx(Format::mxfp8, 8, 32, Format::u8, {16, 64}, random, 0.05);
+  EXPECT_THAT(message(fp8, [](OwnedTensor& t) { t.data[5] = std::byte{0x7f}; }), HasSubstr("NaN"));
+}
+
+// A packed matrix takes little more memory than its source.
+TEST(Pack, SizesStayNearTheSource) {
+  ThreadPool pool(1);
+  Random random(8);
+  for (const Case& c : cases()) {
+    OwnedTensor tensor = c.make(32, 512, random);
+    Result<PackedLinear> linear = pack(tensor.view(), pool);
+    ASSERT_TRUE(linear.ok());
+    EXPECT_LE(static_cast<double>(linear->bytes()), 1.04 * static_cast<double>(tensor.view().bytes())) << c.name;
   }
 }
 

@@ -251,6 +251,13 @@ DH_INLINE int units_of(const PackedLinear& w, int64_t segment) {
 
 constexpr int64_t kRowStride = sizeof(QuantisedSegment);
 
+// The same pointer, its origin hidden from the compiler.
+template <class T>
+DH_INLINE T* forget(T* p) {
+  asm volatile("" : "+r"(p));  // volatile: two equal ones may not be merged
+  return p;
+}
+
 // Few rows: codes are decoded in registers and used at once. With more rows than V::kWholeRows the 16 lanes are taken in
 // V::kSplits parts, one after the other, so that the sums of all rows fit the registers. Writes `rows` <= R rows.
 template <class V, PackedLayout kLayout, int R>
@@ -263,7 +270,7 @@ void direct(const PackedLinear& w, const Activations& a, int row, int rows, floa
   const uint8_t* p = w.data.data() + block_begin * w.block_bytes;
   for (int64_t b = block_begin; b < block_end; b++) {
     for (int64_t s = 0; s < segments; s++) {
-      const QuantisedSegment* x = a.quantised(w.activations, s, row);
+      const QuantisedSegment* inputs = a.quantised(w.activations, s, row);
       Floats acc[kSplits][R];
       unroll<kSplits * R>([&](auto i) DH_INLINE_LAMBDA { acc[i / R][i % R] = V::template Part0<kSplits>::zero_floats(); });
       p = walk_segment<kLayout>(w, p, units_of(w, s), [&](int u, const uint8_t* codes, const uint8_t* scales,
@@ -271,6 +278,8 @@ void direct(const PackedLinear& w, const Activations& a, int row, int rows, floa
         V::prefetch(codes + V::kPrefetch, t.units_per_step() * unit_bytes(t.codes) + 32);
         unroll<kSplits>([&]<int split>(std::integral_constant<int, split>) DH_INLINE_LAMBDA {
           using W = typename V::template Split<kSplits, split>;
+          // The compiler must not see that both halves read the same inputs: it would keep them all, in memory.
+          const QuantisedSegment* x = forget(inputs);
           UnitDots<W, t.codes, t.step == 16, R> dots;
           unroll<t.units_per_step()>([&](auto i) DH_INLINE_LAMBDA {
             const int8_t* q = x->q + 32 * (u + i);
