@@ -84,7 +84,8 @@ struct ToolCallEnd { int index; bool complete; };
 struct Finish { std::string reason; Usage usage; std::optional<Error> error; };  // stop | length | cancelled | error
 using Event = std::variant<ReasoningDelta, TextDelta, ToolCallBegin, ToolCallArguments, ToolCallEnd, Finish>;
 
-// Called on the engine thread, in order; Finish exactly once and last.
+// Called on the engine thread, in order; Finish exactly once and last. It must not own the LoadedModel: the engine
+// cannot be destroyed from its own thread.
 using EventHandler = std::function<void(Event)>;
 
 // A running completion; destroying it (or cancel) frees its sequence at once. Finish(cancelled) still arrives.

@@ -17,6 +17,7 @@ namespace {
 constexpr int kPrefix = 8;             // positions before the measured rows
 constexpr size_t kKeptKeys = 64;       // of one cache file
 constexpr double kSlowStep = 0.15;     // seconds of a 1-row step from which on fewer sizes are measured
+constexpr double kMeasuringTime = 0.6; // seconds after which no further round begins
 
 double seconds_of_run(Model& model, State& state, std::span<const int32_t> tokens) {
   const int before = state.length();
@@ -82,7 +83,10 @@ std::vector<double> measure_row_costs(Model& model) {
   const std::vector<int> sizes = slow ? std::vector{1, 2, 4, 8, 16} : std::vector{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16};
   std::vector<double> cost(kMeasuredRows + 1, 0);
   // Rounds over all sizes, not all runs of one size at once: a disturbance then hits one run of each.
-  for (int round = 0; round < (slow ? 2 : 4); ++round) {
+  const auto start = std::chrono::steady_clock::now();
+  for (int round = 0; round < 4; ++round) {
+    const std::chrono::duration<double> spent_so_far = std::chrono::steady_clock::now() - start;
+    if (round > 0 && spent_so_far.count() > kMeasuringTime) break;
     for (int n : sizes) {
       if (n > most) continue;
       const double spent = seconds_of_run(model, *state, rows.first(static_cast<size_t>(n)));

@@ -48,17 +48,21 @@ void allot(std::span<Sequence* const> drafting, int decode_rows, int other_rows,
 
 void plan_step(std::span<const std::shared_ptr<Sequence>> running, const StepLimits& limits) {
   int prefill_left = std::max(1, limits.prefill_chunk);
+  auto prefilling = std::count_if(running.begin(), running.end(), [](const auto& s) { return s->pending() > 1; });
   int decode_rows = 0, prefill_rows = 0;
   std::vector<Sequence*> drafting;
   for (const auto& sequence : running) {
     Sequence& s = *sequence;
     const int pending = s.pending();
-    const int count = pending == 1 ? 1 : std::min(pending, prefill_left);
+    // Prompts share the chunk evenly, so that a short one does not wait for a long one; what one leaves, the next has.
+    const int share = prefilling > 0 ? (prefill_left + static_cast<int>(prefilling) - 1) / static_cast<int>(prefilling) : 0;
+    const int count = pending == 1 ? 1 : std::min(pending, share);
     const auto first = s.tokens.begin() + s.state->length();
     s.rows.assign(first, first + count);
     s.draft.clear();
     if (pending > 1) {
       prefill_left -= count;
+      --prefilling;
       prefill_rows += count;
       continue;
     }

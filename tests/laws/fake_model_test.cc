@@ -60,8 +60,10 @@ TEST(Laws, AWrongRollbackIsSeen) {
   subject.make = [](int, const std::string&) { return std::make_unique<ForgetfulModel>(); };
   subject.prompts = random_prompts(3, 64);
   subject.answer = 60;
-  const auto plain = answers(subject, {.name = "plain"}, {0, 1, 2}, true);
-  const auto drafted = answers(subject, {.name = "fuzz", .draft = "auto", .max_draft = 8, .fuzz = true}, {0, 1, 2}, true, plain.tokens);
+  const std::vector<Question> questions = {{0, true}, {1, true}, {2, true}};
+  const auto plain = answers(subject, {.name = "plain"}, questions);
+  const Way way{.name = "fuzz", .draft = "auto", .max_draft = 8, .fuzz = true};
+  const auto drafted = answers(subject, way, questions, Truth{plain.tokens, {}});
   EXPECT_NE(plain.tokens, drafted.tokens);
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 // Law 1 as a test: whatever may change the speed of an answer may not change its tokens.
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
 #include <random>
@@ -74,15 +76,20 @@ inline EngineRequest law_request(const Subject& subject, size_t prompt, bool gre
   return r;
 }
 
+struct Question { size_t prompt = 0; bool greedy = true; };
+
 struct LawAnswers {
-  std::vector<std::vector<int32_t>> tokens;  // of each asked prompt
+  std::vector<std::vector<int32_t>> tokens;  // of each question
   DrafterStats speculation;
   int cached_tokens = 0;
 };
 
-// Asks some of the prompts in one way. truth: right answers by prompt, for the fuzzing drafter (may be empty).
-inline LawAnswers answers(const Subject& subject, const Way& way, const std::vector<size_t>& asked, bool greedy,
-                          const std::vector<std::vector<int32_t>>& truth = {}) {
+// Right answers by prompt: greedy and sampled.
+using Truth = std::array<std::vector<std::vector<int32_t>>, 2>;
+
+// Asks some questions in one way. truth: for the fuzzing drafter (may be empty without it).
+inline LawAnswers answers(const Subject& subject, const Way& way, const std::vector<Question>& questions,
+                          const Truth& truth = {}) {
   EngineOptions options;
   options.prefill_chunk = way.prefill_chunk;
   options.max_running = way.together;
@@ -98,14 +105,14 @@ inline LawAnswers answers(const Subject& subject, const Way& way, const std::vec
     options.make_drafter = [&, vocab](const EngineRequest& r) {
       const auto found = std::find(subject.prompts.begin(), subject.prompts.end(), r.prompt) - subject.prompts.begin();
       auto whole = r.prompt;
-      const auto& answer = truth.at(static_cast<size_t>(found));
+      const auto& answer = truth[r.sampling.temperature == 0 ? 0 : 1].at(static_cast<size_t>(found));
       whole.insert(whole.end(), answer.begin(), answer.end());
       return std::make_unique<FuzzDrafter>(std::move(whole), vocab, static_cast<uint64_t>(found) * 31 + 7);
     };
   }
   Engine engine(std::move(model), options);
   std::vector<std::shared_ptr<CollectingSink>> sinks;
-  for (size_t prompt : asked) {
+  for (const auto& [prompt, greedy] : questions) {
     auto r = law_request(subject, prompt, greedy);
     r.draft = way.draft;
     r.max_draft = way.max_draft;
@@ -148,26 +155,30 @@ inline std::vector<Way> ways(const Subject& subject) {
 // Compares every way with plain decoding of one request at a time by one thread. Each way answers `sample` of the
 // prompts (0: all), others each time, greedy and with seeded sampling.
 inline void expect_one_answer(const Subject& subject, size_t sample) {
-  std::vector<size_t> all(subject.prompts.size());
-  for (size_t i = 0; i < all.size(); ++i) all[i] = i;
-  std::vector<LawAnswers> truth;
-  for (bool greedy : {true, false}) truth.push_back(answers(subject, {.name = "plain", .threads = 1}, all, greedy));
+  const size_t prompts = subject.prompts.size();
+  std::vector<Question> all;
+  for (size_t i = 0; i < 2 * prompts; ++i) all.push_back({i % prompts, i < prompts});
+  const auto plain = answers(subject, {.name = "plain", .threads = 1}, all).tokens;
+  const auto middle = plain.begin() + static_cast<ptrdiff_t>(prompts);
+  const Truth truth = {std::vector(plain.begin(), middle), std::vector(middle, plain.end())};
   size_t next = 0, compared = 0;
   DrafterStats speculation;
   for (const auto& way : ways(subject)) {
-    for (bool greedy : {true, false}) {
-      std::vector<size_t> asked;
-      for (size_t i = 0; i < (sample == 0 ? all.size() : sample); ++i) asked.push_back(next++ % all.size());
-      const auto& right = truth[greedy ? 0 : 1];
-      const auto found = answers(subject, way, asked, greedy, right.tokens);
-      if (found.tokens.empty()) continue;  // an instruction set that this machine lacks
-      for (size_t i = 0; i < asked.size(); ++i)
-        EXPECT_EQ(found.tokens[i], right.tokens[asked[i]])
-            << way.name << (greedy ? ", greedy" : ", sampled") << ", prompt " << asked[i];
-      compared += asked.size();
-      speculation.proposed += found.speculation.proposed;
-      speculation.accepted += found.speculation.accepted;
+    std::vector<Question> questions;
+    for (size_t i = 0; i < (sample == 0 ? prompts : sample); ++i, ++next) {
+      questions.push_back({next % prompts, true});
+      questions.push_back({next % prompts, false});
     }
+    const auto found = answers(subject, way, questions, truth);
+    if (found.tokens.empty()) continue;  // an instruction set that this machine lacks
+    for (size_t i = 0; i < questions.size(); ++i) {
+      const auto& [prompt, greedy] = questions[i];
+      EXPECT_EQ(found.tokens[i], truth[greedy ? 0 : 1][prompt])
+          << way.name << (greedy ? ", greedy" : ", sampled") << ", prompt " << prompt;
+    }
+    compared += questions.size();
+    speculation.proposed += found.speculation.proposed;
+    speculation.accepted += found.speculation.accepted;
   }
   std::printf("%zu answers compared; drafts: %ld proposed, %ld accepted\n", compared,
               static_cast<long>(speculation.proposed), static_cast<long>(speculation.accepted));
