@@ -52,6 +52,7 @@ struct Expression {
   int line;
   int depth = 1;  // height of the tree below
   uint32_t index = 0;
+  bool constant = false;  // made of literals: jinja2 folds it, and a slice of it that fails is undefined
   std::string text;
   std::vector<Expression*> parts;
   std::vector<Comparison> comparisons;
@@ -69,13 +70,14 @@ struct MacroDefinition {
   std::vector<std::pair<std::string, uint32_t>> parameters;  // name, name index
   std::vector<Expression*> defaults;                         // of the last parameters
   Body body;
+  std::vector<uint32_t> unset;                               // names that start without a value (jinja_scopes.h)
   bool uses_caller = false, uses_kwargs = false, uses_varargs = false;
 };
 
 enum class Action : uint8_t {
   text,          // literal index
   print,         // expression
-  branch,        // conditions[i] -> bodies[i], otherwise the last body
+  branch,        // conditions[i] -> bodies[i], otherwise the last body; conditions may be empty
   loop,          // for target in expression if condition: bodies[0], else bodies[1]
   set,           // target = expression
   set_block,     // target = filter expression (may be null) of bodies[0]
@@ -98,6 +100,7 @@ struct Statement {
   std::vector<Expression*> targets, values;
   std::vector<Expression*> conditions;
   std::vector<Body> bodies;
+  std::vector<uint32_t> unset, else_unset;  // names that bodies[0] and a loop's bodies[1] start without
   MacroDefinition definition;
 };
 
@@ -116,6 +119,7 @@ struct Template {
   std::vector<std::string> names;
   std::unordered_map<std::string, uint32_t> name_index;
   Body body;
+  std::vector<uint32_t> unset;
   uint32_t intern(const std::string& name) {
     const auto [found, added] = name_index.emplace(name, static_cast<uint32_t>(names.size()));
     if (added) names.push_back(name);

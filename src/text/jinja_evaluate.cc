@@ -56,6 +56,7 @@ Value Renderer::evaluate(const Expression& node) {
       const Value object = evaluate(*node.parts[0]);
       for (size_t i = 0; i < 3; ++i)
         if (node.parts[i + 1]) bounds[i] = evaluate(*node.parts[i + 1]);
+      if (node.constant && (length(object) < 0 || object.is(Kind::dict))) return heap_.undefined(owner(object) + " has no slices");
       return slice(heap_, object, bounds[0], bounds[1], bounds[2]);
     }
     case Op::call: return evaluate_call(node);
@@ -83,10 +84,14 @@ Value Renderer::evaluate_name(const Expression& node) {
   for (const Scope* scope = scope_.get(); scope; scope = scope->parent.get()) {
     heap_.spend(1);
     for (const auto& [name, value] : scope->variables)
-      if (name == node.index) return value;
+      if (name == node.index) return value.is_missing() ? undefined_name(node.index) : value;
   }
   if (!root_[node.index].is_missing()) return root_[node.index];
-  return heap_.undefined("'" + template_.names[node.index] + "' is undefined");
+  return undefined_name(node.index);
+}
+
+Value Renderer::undefined_name(uint32_t index) {
+  return heap_.undefined("'" + template_.names[index] + "' is undefined");
 }
 
 Value Renderer::evaluate_container(const Expression& node) {

@@ -23,22 +23,24 @@ Value whole(double d) {
   return Value::integer(static_cast<Int>(d));
 }
 
-Value filter_int(Renderer&, Arguments& a) {
+Value filter_int(Renderer& r, Arguments& a) {
   const Bound b("int", a, {"value", "default", "base"}, 1);
   const Value otherwise = b.has(1) ? b[1] : Value::integer(0);
   if (b[0].is_undefined()) fail_undefined(b[0]);
   if (b[0].is_integral()) return Value::integer(b[0].as_int());
   if (b[0].is(Kind::floating)) return std::isnan(b[0].as_double()) ? otherwise : whole(b[0].as_double());
   if (!b[0].is_string()) return otherwise;
+  r.heap().spend_on(b[0].text().size(), 4);
   if (const auto exact = parse_int(b[0].text(), static_cast<int>(b.integer(2, 10)))) return Value::integer(*exact);
   const auto approximate = parse_float(b[0].text());
   return approximate && !std::isnan(*approximate) ? whole(*approximate) : otherwise;
 }
 
-Value filter_float(Renderer&, Arguments& a) {
+Value filter_float(Renderer& r, Arguments& a) {
   const Bound b("float", a, {"value", "default"}, 1);
   if (b[0].is_undefined()) fail_undefined(b[0]);
   if (b[0].is_number()) return Value::floating(b[0].as_double());
+  if (b[0].is_string()) r.heap().spend_on(b[0].text().size(), 4);
   if (b[0].is_string())
     if (const auto value = parse_float(b[0].text())) return Value::floating(*value);
   return b.has(1) ? b[1] : Value::floating(0);
@@ -53,7 +55,11 @@ double round_double(double value, int64_t digits) {
     return std::strtod(buffer, nullptr);
   }
   const double scale = std::pow(10.0, static_cast<double>(-digits));
-  return std::nearbyint(value / scale) * scale;
+  // To a multiple of scale, ties to an even multiple; fmod is exact, and each result is rounded once.
+  const double size = std::fabs(value), rest = std::fmod(size, scale);
+  const bool odd = std::fmod(size, 2 * scale) >= scale;
+  const bool up = rest > scale / 2 || (rest == scale / 2 && odd);
+  return std::copysign(up ? size + (scale - rest) : size - rest, value);
 }
 
 Value round_int(Int value, int64_t digits) {
@@ -86,7 +92,8 @@ Value filter_round(Renderer&, Arguments& a) {
   }
   const double scale = std::pow(10.0, static_cast<double>(digits)), scaled = b[0].as_double() * scale;
   if (!std::isfinite(scaled)) fail("cannot convert float infinity or NaN to integer");
-  return Value::floating((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
+  // Python's ceil and floor give integers, which have no negative zero.
+  return Value::floating(((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) + 0.0) / scale);
 }
 
 Value filter_sum(Renderer& r, Arguments& a) {
@@ -119,15 +126,14 @@ Value filter_filesizeformat(Renderer& r, Arguments& a) {
   std::optional<double> bytes;
   if (b[0].is_number()) bytes = b[0].as_double();
   else if (b[0].is_string()) bytes = parse_float(b[0].text());
-  if (!bytes || !std::isfinite(*bytes)) fail("filesizeformat needs a number");
+  if (!bytes || !(std::fabs(*bytes) < 1e38)) fail("filesizeformat needs a number");
   const double base = binary ? 1024 : 1000;
   if (*bytes == 1) return r.heap().string("1 Byte");
   if (*bytes < base) return r.heap().string(int_text(static_cast<Int>(*bytes)) + " Bytes");
   static constexpr std::string_view kPrefixes = "kMGTPEZY";
-  double unit = base;
+  double unit = base * base;
   size_t i = 0;
-  do unit *= base; while (*bytes >= unit && ++i < kPrefixes.size() - 1);
-  if (*bytes >= unit) unit *= 1;
+  for (; *bytes >= unit && i + 1 < kPrefixes.size(); ++i) unit *= base;
   char buffer[400];
   const char prefix = binary && i == 0 ? 'K' : kPrefixes[i];
   snprintf(buffer, sizeof buffer, "%.1f %c%s", base * *bytes / unit, prefix, binary ? "iB" : "B");

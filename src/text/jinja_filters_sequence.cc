@@ -23,6 +23,21 @@ struct Key {
   }
 };
 
+// The items of a generator's source, which is looked at only when the first item is asked for.
+class LazyIterator {
+ public:
+  LazyIterator(Heap& heap, Value source) : heap_(&heap), source_(std::move(source)) {}
+  bool next(Value& item) {
+    if (!iterator_) iterator_.emplace(*heap_, source_);
+    return iterator_->next(item);
+  }
+
+ private:
+  Heap* heap_;
+  Value source_;
+  std::optional<Iterator> iterator_;
+};
+
 using Keyed = std::vector<std::pair<Value, Value>>;  // key, item
 
 // Stable, by Python's "<".
@@ -157,10 +172,10 @@ Value filter_unique(Renderer& r, Arguments& a) {
   const Bound b("unique", a, {"value", "case_sensitive", "attribute"}, 1);
   struct State {
     Key key;
-    Iterator items;
+    LazyIterator items;
     Ref<DictObject> seen;
   };
-  auto state = std::make_shared<State>(State{{AttributePath(r, b[2]), b.flag(1, false)}, Iterator(r.heap(), b[0]), r.heap().make<DictObject>()});
+  auto state = std::make_shared<State>(State{{AttributePath(r, b[2]), b.flag(1, false)}, LazyIterator(r.heap(), b[0]), r.heap().make<DictObject>()});
   return r.heap().generator([&r, state](Value& item) {
     while (state->items.next(item)) {
       const Value key = state->key(r, item);
@@ -216,7 +231,7 @@ Value filter_groupby(Renderer& r, Arguments& a) {
 Value filter_batch(Renderer& r, Arguments& a) {
   const Bound b("batch", a, {"value", "linecount", "fill_with"}, 2);
   const int64_t size = b.integer(1, 0);
-  auto items = std::make_shared<Iterator>(r.heap(), b[0]);
+  auto items = std::make_shared<LazyIterator>(r.heap(), b[0]);
   auto ahead = std::make_shared<Value>(Value::missing());
   const Value fill = b.has(2) ? b[2] : Value();
   return r.heap().generator([&heap = r.heap(), items, ahead, fill, size](Value& out) {
@@ -273,8 +288,8 @@ struct Applied {
 Value filter_map(Renderer& r, Arguments& a) {
   if (a.positional.empty()) fail("map needs a sequence");
   const Value source = a.positional[0];
-  if (!truth(source) && iterable(source)) return r.heap().generator([](Value&) { return false; });
-  const auto items = std::make_shared<Iterator>(r.heap(), source);
+  if (!truth(source)) return r.heap().generator([](Value&) { return false; });
+  const auto items = std::make_shared<LazyIterator>(r.heap(), source);
   const auto attribute = std::find_if(a.named.begin(), a.named.end(), [](const auto& n) { return n.first == "attribute"; });
   if (a.positional.size() == 1 && attribute != a.named.end()) {
     Value otherwise = Value::missing();
@@ -306,7 +321,7 @@ template <bool wanted, bool by_attribute>
 Value filter_select(Renderer& r, Arguments& a) {
   if (a.positional.empty()) fail("the filter needs a sequence");
   const Value source = a.positional[0];
-  if (!truth(source) && iterable(source)) return r.heap().generator([](Value&) { return false; });
+  if (!truth(source)) return r.heap().generator([](Value&) { return false; });
   constexpr size_t first = by_attribute ? 2 : 1;
   if (by_attribute && a.positional.size() < 2) fail("Missing parameter for attribute name");
   const AttributePath path = by_attribute ? AttributePath(r, a.positional[1]) : AttributePath();
@@ -320,7 +335,7 @@ Value filter_select(Renderer& r, Arguments& a) {
   }
   Applied applied;
   if (named) applied = {{a.positional.begin() + first + 1, a.positional.end()}, a.named};
-  const auto items = std::make_shared<Iterator>(r.heap(), source);
+  const auto items = std::make_shared<LazyIterator>(r.heap(), source);
   return r.heap().generator([&r, items, path, test, named, name, applied](Value& out) {
     while (items->next(out)) {
       const Value value = path(r, out);

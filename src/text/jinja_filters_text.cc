@@ -21,6 +21,7 @@ Value converted(Renderer& r, Arguments& a) {
   const Bound b("the filter", a, {"s"}, 1);
   const Value text = soft_text(r, b[0]);
   r.heap().check(text.text().size() * 3);
+  r.heap().spend_on(text.text().size(), 4);
   return r.heap().string(convert(text.text()), text.as<StringObject>().markup);
 }
 
@@ -52,7 +53,9 @@ std::string title_words(std::string_view text) {
 
 Value filter_title(Renderer& r, Arguments& a) {
   const Bound b("title", a, {"s"}, 1);
-  return r.heap().string(title_words(r.text(b[0])));
+  const std::string text = r.text(b[0]);
+  r.heap().spend_on(text.size(), 4);
+  return r.heap().string(title_words(text));
 }
 
 Value filter_trim(Renderer& r, Arguments& a) {
@@ -130,6 +133,7 @@ Value filter_truncate(Renderer& r, Arguments& a) {
 Value filter_wordcount(Renderer& r, Arguments& a) {
   const Bound b("wordcount", a, {"s"}, 1);
   const std::string text = r.text(b[0]);
+  r.heap().spend_on(text.size(), 4);
   Int words = 0;
   bool inside = false;
   for (size_t at = 0; at < text.size();) {

@@ -223,11 +223,12 @@ struct BraceFormat {
     const size_t end = std::min(name.find_first_of(".["), name.size());
     const std::string_view first = name.substr(0, end);
     Value value = Value::missing();
-    if (first.empty() || first.find_first_not_of("0123456789") == first.npos) {
-      if (first.empty() ? automatic < 0 : automatic > 0) fail("cannot switch between automatic and manual field numbering");
+    // As jinja2's sandbox formats: only a wholly empty field is numbered automatically.
+    if (name.empty() || (!first.empty() && first.find_first_not_of("0123456789") == first.npos)) {
+      if (end == name.size() && (name.empty() ? automatic < 0 : automatic > 0)) fail("cannot switch between automatic and manual field numbering");
       size_t at = 0;
       const int64_t i = first.empty() ? automatic++ : read_number(first, at);
-      if (!first.empty()) automatic = -1;
+      if (!name.empty() && end == name.size()) automatic = -1;
       if (i >= static_cast<int64_t>(arguments.positional.size())) fail("Replacement index " + std::to_string(i) + " out of range for positional args tuple");
       value = arguments.positional[static_cast<size_t>(i)];
     } else {
@@ -294,10 +295,10 @@ struct BraceFormat {
   std::string formatted(const Value& value, std::string_view text) {
     if (text.empty()) return r.text(value);
     const Spec spec = parse(text);
-    if (value.is(Kind::boolean) && !spec.type) return padded(r.text(value), spec, '<', 0);
     if (value.is_number()) return number_text(value, spec);
-    if (!value.is_string() && !value.is_undefined()) fail(std::string("unsupported format string passed to ") + type_name(value) + ".__format__");
-    if ((spec.type && spec.type != 's') || (spec.align == '=' && !spec.zero)) fail("the format code is not one for strings");
+    if (!value.is_string()) fail(std::string("unsupported format string passed to ") + type_name(value) + ".__format__");
+    if ((spec.type && spec.type != 's') || (spec.align == '=' && !spec.zero) || spec.sign != '-' || spec.alternate || spec.comma || spec.underscore)
+      fail("the format code is not one for strings");
     Spec plain = spec;
     if (plain.align == '=') plain.align = '<';
     return padded(cut(r.text(value), spec.precision), plain, '<', 0);

@@ -12,9 +12,9 @@ enum class TokenKind : unsigned char {
 };
 
 struct Token {
-  TokenKind kind;
-  int line;
-  std::string text;  // data and strings: their value; numbers: digits without underscores
+  TokenKind kind = TokenKind::end;
+  int line = 0;
+  std::string text = {};  // data and strings: their value; numbers: digits without underscores
   bool is(TokenKind k, std::string_view t) const { return kind == k && text == t; }
 };
 

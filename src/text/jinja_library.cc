@@ -90,6 +90,7 @@ Value global_range(Renderer& r, Arguments& a) {
 }
 
 void add_pairs(Renderer& r, DictObject& dict, const Value& source) {
+  if (source.is_undefined()) fail_undefined(source);
   if (source.is(Kind::dict)) {
     for (const auto& [key, value] : source.as<DictObject>().entries) dict.set(key, value);
     return;
@@ -208,7 +209,7 @@ Value loop_attribute(Renderer& r, const Value& self, std::string_view name) {
 
 Value macro_attribute(Renderer& r, const Value& self, std::string_view name) {
   const MacroDefinition& definition = *self.as<MacroObject>().definition;
-  if (name == "name") return r.heap().string(definition.name);
+  if (name == "name") return definition.name.empty() ? Value() : r.heap().string(definition.name);
   if (name == "catch_kwargs") return Value::boolean(definition.uses_kwargs);
   if (name == "catch_varargs") return Value::boolean(definition.uses_varargs);
   if (name == "caller") return Value::boolean(definition.uses_caller);

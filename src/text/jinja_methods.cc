@@ -55,6 +55,20 @@ Value list_index(Renderer& r, const Value& self, Arguments& a) {
   fail(std::string(type_name(self)) + ".index(x): x not in " + type_name(self));
 }
 
+Value range_count(Renderer& r, const Value& self, Arguments& a) {
+  const Bound b("count", a, {"value"}, 1);
+  return Value::integer(contains(r.heap(), self, b[0]));
+}
+
+Value range_index(Renderer& r, const Value& self, Arguments& a) {
+  const Bound b("index", a, {"value"}, 1);
+  Iterator items(r.heap(), self);
+  Int i = 0;
+  for (Value item; items.next(item); ++i)
+    if (equal(item, b[0])) return Value::integer(i);
+  fail("the value is not in the range");
+}
+
 Value int_bit_length(Renderer&, const Value& self, Arguments& a) {
   const Bound b("bit_length", a, {}, 0);
   Int bits = 0;
@@ -75,6 +89,7 @@ constexpr MethodEntry kListMethods[] = {
     {"extend", forbidden}, {"insert", forbidden}, {"pop", forbidden}, {"remove", forbidden}, {"reverse", forbidden},
     {"sort", forbidden}};
 constexpr MethodEntry kTupleMethods[] = {{"count", list_count}, {"index", list_index}};
+constexpr MethodEntry kRangeMethods[] = {{"count", range_count}, {"index", range_index}};
 constexpr MethodEntry kIntMethods[] = {{"bit_length", int_bit_length}};
 constexpr MethodEntry kFloatMethods[] = {{"is_integer", float_is_integer}};
 
@@ -91,6 +106,7 @@ const MethodEntry* find_method(const Value& self, std::string_view name) {
     case Kind::dict: return search(kDictMethods);
     case Kind::list: return search(kListMethods);
     case Kind::tuple: return search(kTupleMethods);
+    case Kind::range: return search(kRangeMethods);
     case Kind::boolean:
     case Kind::integer: return search(kIntMethods);
     case Kind::floating: return search(kFloatMethods);

@@ -21,6 +21,7 @@ template <std::string (*convert)(std::string_view)>
 Value converted(Renderer& r, const Value& self, Arguments& a) {
   const Bound b("the method", a, {}, 0);
   r.heap().check(self.text().size() * 3);
+  r.heap().spend_on(self.text().size(), 4);
   return like(r, self, convert(self.text()));
 }
 
@@ -40,6 +41,7 @@ struct Window {
 
 Window window_of(const Value& self, const Bound& b, size_t first) {
   const std::string_view text = self.text();
+  self.object()->heap->spend_on(text.size());
   if (!b.has_value(first) && !b.has_value(first + 1)) return {0, text.size()};
   const int64_t n = self.as<StringObject>().length();
   const auto clip = [n](int64_t i) { return std::max<int64_t>(i < 0 ? i + n : i, 0); };
@@ -51,9 +53,10 @@ Window window_of(const Value& self, const Bound& b, size_t first) {
 
 // Byte position of the first or last match, or npos.
 size_t search(Renderer& r, const Value& self, const Bound& b, bool last) {
+  const std::string_view needle = b.string(0);
   const auto [begin, end] = window_of(self, b, 1);
   if (begin > end) return npos;
-  const std::string_view text = self.text().substr(0, end), needle = b.string(0);
+  const std::string_view text = self.text().substr(0, end);
   r.heap().spend(static_cast<int64_t>(text.size() / 32));
   if (!last) return find_text(text, needle, begin);
   r.heap().spend(static_cast<int64_t>(text.size() / 32 * (1 + needle.size() / 32)));
@@ -71,8 +74,8 @@ Value find(Renderer& r, const Value& self, Arguments& a) {
 
 Value count(Renderer& r, const Value& self, Arguments& a) {
   const Bound b("count", a, {"sub", "start", "end"}, 1);
-  const auto [begin, end] = window_of(self, b, 1);
   const std::string_view needle = b.string(0);
+  const auto [begin, end] = window_of(self, b, 1);
   if (begin > end) return Value::integer(0);
   const std::string_view text = self.text().substr(begin, end - begin);
   r.heap().spend(static_cast<int64_t>(text.size() / 32));
@@ -103,10 +106,12 @@ Value matches_end(Renderer& r, const Value& self, Arguments& a) {
 }
 
 // Pieces between white space, at most `limit` cuts (negative: no limit), from the left or the right.
-std::vector<std::string_view> split_space(std::string_view text, int64_t limit, bool from_right) {
+std::vector<std::string_view> split_space(Renderer& r, std::string_view text, int64_t limit, bool from_right) {
   std::vector<std::string_view> out;
-  text = strip(text, {}, true, true);
+  text = strip(text, {}, !from_right, from_right);  // the other end stays with the last piece
+  r.heap().spend_on(text.size(), 8);
   while (!text.empty()) {
+    if (out.size() % 1024 == 1023) r.heap().check(out.size() * 200);
     if (limit >= 0 && static_cast<int64_t>(out.size()) == limit) {
       out.push_back(text);
       break;
@@ -130,16 +135,18 @@ std::vector<std::string_view> split_space(std::string_view text, int64_t limit, 
 
 std::vector<std::string_view> split_at(Renderer& r, std::string_view text, std::string_view separator, int64_t limit, bool from_right) {
   if (separator.empty()) fail("empty separator");
+  r.heap().spend_on(text.size() * (from_right ? 1 + separator.size() / 32 : 1));
   std::vector<size_t> cuts;
   for (size_t at = 0; (at = find_text(text, separator, at)) != npos; at += separator.size()) {
     r.heap().spend(1);
+    if (cuts.size() % 1024 == 1023) r.heap().check(cuts.size() * 200);  // what the pieces will need
     cuts.push_back(at);
     if (!from_right && limit >= 0 && static_cast<int64_t>(cuts.size()) > limit) break;
   }
   if (from_right) {  // matches are counted from the end, which differs where they could overlap
     cuts.clear();
     for (size_t end = text.size(); end >= separator.size();) {
-      r.heap().spend(1 + static_cast<int64_t>(separator.size() / 32));
+      r.heap().spend(1);
       const size_t at = text.substr(0, end).rfind(separator);
       if (at == npos || (limit >= 0 && static_cast<int64_t>(cuts.size()) == limit)) break;
       cuts.push_back(at);
@@ -169,12 +176,11 @@ template <bool from_right>
 Value split(Renderer& r, const Value& self, Arguments& a) {
   const Bound b("split", a, {"sep", "maxsplit"}, 0);
   const int64_t limit = b.integer(1, -1);
-  r.heap().check(self.text().size() * sizeof(std::string_view));
   if (b.has_value(0)) return pieces(r, self, split_at(r, self.text(), b.string(0), limit, from_right));
   // Every cut from the right scans what is left.
   if (from_right) r.heap().spend(static_cast<int64_t>(self.text().size() / 8 * (limit < 0 ? 1 : static_cast<size_t>(limit) + 1)));
-  if (from_right && limit < 0) return pieces(r, self, split_space(self.text(), -1, false));
-  return pieces(r, self, split_space(self.text(), limit, from_right));
+  if (from_right && limit < 0) return pieces(r, self, split_space(r, self.text(), -1, false));
+  return pieces(r, self, split_space(r, self.text(), limit, from_right));
 }
 
 bool line_end(char32_t c) {
@@ -186,13 +192,14 @@ Value splitlines(Renderer& r, const Value& self, Arguments& a) {
   const std::string_view text = self.text();
   const bool keep = b.flag(0, false);
   std::vector<std::string_view> lines;
-  r.heap().check(text.size() * sizeof(std::string_view));
+  r.heap().spend_on(text.size(), 8);
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = at;
     const char32_t c = decode(text, at);
     if (!line_end(c)) continue;
     if (c == '\r' && at < text.size() && text[at] == '\n') ++at;
+    if (lines.size() % 1024 == 1023) r.heap().check(lines.size() * 200);
     lines.push_back(text.substr(begin, (keep ? at : end) - begin));
     begin = at;
   }
@@ -281,6 +288,7 @@ Value expandtabs(Renderer& r, const Value& self, Arguments& a) {
   Buffer out(r.heap());
   int64_t column = 0;
   const std::string_view text = self.text();
+  r.heap().spend_on(text.size(), 4);
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
     const char32_t c = decode(text, at);
@@ -300,7 +308,7 @@ template <bool (*holds)(char32_t), bool when_empty = false>
 Value all_are(Renderer& r, const Value& self, Arguments& a) {
   const Bound b("the method", a, {}, 0);
   const std::string_view text = self.text();
-  r.heap().spend(static_cast<int64_t>(text.size() / 16));
+  r.heap().spend_on(text.size(), 4);
   for (size_t at = 0; at < text.size();)
     if (!holds(decode(text, at))) return Value::boolean(false);
   return Value::boolean(when_empty || !text.empty());
@@ -329,7 +337,8 @@ Value is_case(Renderer& r, const Value& self, Arguments& a) {
   return Value::boolean(all_cased(r, self.text(), upper));
 }
 
-Value istitle(Renderer&, const Value& self, Arguments& a) {
+Value istitle(Renderer& r, const Value& self, Arguments& a) {
+  r.heap().spend_on(self.text().size(), 4);
   const Bound b("istitle", a, {}, 0);
   bool any = false, inside = false;
   const std::string_view text = self.text();
@@ -347,7 +356,8 @@ Value istitle(Renderer&, const Value& self, Arguments& a) {
   return Value::boolean(any);
 }
 
-Value isidentifier(Renderer&, const Value& self, Arguments& a) {
+Value isidentifier(Renderer& r, const Value& self, Arguments& a) {
+  r.heap().spend_on(self.text().size(), 4);
   const Bound b("isidentifier", a, {}, 0);
   const std::string_view text = self.text();
   size_t at = 0;
@@ -400,7 +410,7 @@ std::string replaced(Renderer& r, std::string_view text, std::string_view from, 
 }
 
 bool all_cased(Renderer& r, std::string_view text, bool upper) {
-  r.heap().spend(static_cast<int64_t>(text.size() / 16));
+  r.heap().spend_on(text.size(), 4);
   bool any = false;
   for (size_t at = 0; at < text.size();) {
     const auto k = category(decode(text, at));

@@ -17,6 +17,25 @@ const std::vector<Value>& items_of(const Value& v) { return v.as<ListObject>().i
 
 bool equal_values(const Value& a, const Value& b, int depth);
 
+int compare_doubles(double x, double y) { return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2; }
+
+// An integer against a float without rounding the integer: its whole part first, then what is behind the point.
+int compare_int_double(Int i, double d) {
+  if (!(std::fabs(d) < 1.7e38)) return std::isnan(d) ? 2 : d > 0 ? -1 : 1;
+  const Int whole = static_cast<Int>(d);
+  if (i != whole) return i < whole ? -1 : 1;
+  return compare_doubles(0, d - std::trunc(d));
+}
+
+// -1, 0, 1, or 2 when there is no order (NaN).
+int compare_numbers(const Value& a, const Value& b) {
+  if (a.is_integral() && b.is_integral()) return a.as_int() < b.as_int() ? -1 : a.as_int() > b.as_int();
+  if (!a.is_integral() && !b.is_integral()) return compare_doubles(a.as_double(), b.as_double());
+  if (a.is_integral()) return compare_int_double(a.as_int(), b.as_double());
+  const int reversed = compare_int_double(b.as_int(), a.as_double());
+  return reversed == 2 ? 2 : -reversed;
+}
+
 bool equal_dicts(const DictObject& a, const DictObject& b, int depth) {
   if (a.entries.size() != b.entries.size()) return false;
   for (const auto& [key, value] : a.entries) {
@@ -29,14 +48,16 @@ bool equal_dicts(const DictObject& a, const DictObject& b, int depth) {
 bool equal_values(const Value& a, const Value& b, int depth) {
   if (depth > kMaxNesting) fail("values are nested too deeply to compare");
   if (a.is_number() && b.is_number()) {
-    if (a.is_integral() && b.is_integral()) return a.as_int() == b.as_int();
-    return a.as_double() == b.as_double();
+    return compare_numbers(a, b) == 0;
   }
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
     case Kind::none:
     case Kind::undefined: return true;
-    case Kind::string: return a.text() == b.text();
+    case Kind::string:
+      if (a.text().size() != b.text().size()) return false;
+      a.object()->heap->spend_on(a.text().size());
+      return a.text() == b.text();
     case Kind::list:
     case Kind::tuple: {
       const auto &x = items_of(a), &y = items_of(b);
@@ -68,11 +89,7 @@ bool equal_values(const Value& a, const Value& b, int depth) {
 int order(Heap& heap, const Value& a, const Value& b, const char* symbol, int depth) {
   heap.spend(1);
   if (depth > kMaxNesting) fail("values are nested too deeply to compare");
-  if (a.is_integral() && b.is_integral()) return a.as_int() < b.as_int() ? -1 : a.as_int() > b.as_int();
-  if (a.is_number() && b.is_number()) {
-    const double x = a.as_double(), y = b.as_double();
-    return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2;
-  }
+  if (a.is_number() && b.is_number()) return compare_numbers(a, b);
   if (a.is_string() && b.is_string()) {
     heap.spend(static_cast<int64_t>(std::min(a.text().size(), b.text().size()) / 32));
     const int c = a.text().compare(b.text());

@@ -33,6 +33,7 @@ class Iterator {
  public:
   Iterator(Heap& heap, Value iterable);  // fails when it is not iterable
   bool next(Value& item);
+  void drop() { source_ = Value(); }  // there are no more items
 
  private:
   Heap* heap_;

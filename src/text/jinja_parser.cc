@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "text/jinja_scopes.h"
 #include "text/jinja_text.h"
 
 namespace drafthorse::jinja {
@@ -70,6 +71,9 @@ Statement* Parser::statement_node(Action action, int line) {
 void Parser::run() {
   template_.body = body_until({});
   if (current().kind != TokenKind::end) fail_unexpected("the end of the template");
+  if (unknown_.empty()) return;
+  failed_line_ = unknown_.front().line;
+  fail(unknown_.front().text);
 }
 
 // Statements up to a block whose name is in `ends`; that name is then the current token.
@@ -139,9 +143,9 @@ Statement* Parser::parse_for() {
   node->target = assignment_target({"in"}, false);
   expect_name("in");
   node->expression = tuple(false, {"recursive"}, false);
+  const int outer_conditional = std::exchange(conditional_, 0);
   if (skip_name("if")) node->condition = expression();
   node->recursive = skip_name("recursive");
-  const int outer_conditional = std::exchange(conditional_, 0);
   ++loops_;
   node->bodies.push_back(block_body({"else", "endfor"}, false));
   --loops_;
@@ -209,7 +213,6 @@ Statement* Parser::parse_macro() {
 Statement* Parser::parse_call_block() {
   Statement* node = statement_node(Action::call_block, line());
   advance();
-  node->definition.name = "caller";
   if (at_symbol("(")) parse_signature(node->definition);
   node->expression = expression();
   if (node->expression->op != Op::call) fail("expected a call after 'call'");
@@ -231,7 +234,7 @@ void Parser::parse_signature(MacroDefinition& definition) {
   while (!at_symbol(")")) {
     if (!definition.parameters.empty()) expect_symbol(",");
     const Expression* parameter = name_target();
-    const std::string& name = template_.names[parameter->index];
+    const std::string name = template_.names[parameter->index];
     for (const auto& other : definition.parameters)
       if (other.first == name) fail("the parameter '" + name + "' is given twice");
     if (skip_symbol("=")) definition.defaults.push_back(expression());
@@ -250,7 +253,7 @@ Statement* Parser::parse_filter_block() {
 }
 
 Statement* Parser::parse_print() {
-  Statement* node = statement_node(Action::scope, line());
+  Statement* node = statement_node(Action::branch, line());
   advance();
   Body& body = node->bodies.emplace_back();
   while (current().kind != TokenKind::block_end) {
@@ -317,6 +320,7 @@ Result<std::shared_ptr<const Template>> parse_template(std::string_view source) 
     auto tokens = tokenise(source, line);
     parser = std::make_unique<Parser>(std::move(tokens), *parsed);
     parser->run();
+    find_unset_names(*parsed);
   } catch (const Failure& failure) {
     if (parser) line = parser->line();
     return Error{ErrorKind::invalid_argument, "template line " + std::to_string(line) + ": " + failure.message, ""};

@@ -20,7 +20,7 @@ class Parser {
  public:
   Parser(std::vector<Token> tokens, Template& out) : tokens_(std::move(tokens)), template_(out) {}
   void run();
-  int line() const { return current().line; }
+  int line() const { return failed_line_ ? failed_line_ : current().line; }
 
  private:
   struct Nested {  // counts nesting while it lives
@@ -99,6 +99,8 @@ class Parser {
   Template& template_;
   int nesting_ = 0;
   int conditional_ = 0;  // inside a branch: unknown filters fail when they are reached
+  std::vector<Token> unknown_;  // messages about filters and tests that do not exist, outside of any branch
+  int failed_line_ = 0;         // when it is not the current token's
   int loops_ = 0;        // loops around, in the same callable
   std::vector<MacroDefinition*> callables_;
 };

@@ -20,8 +20,12 @@ Expression* Parser::expression_node(Op op, int line, std::vector<Expression*> pa
   Expression& node = template_.expressions.emplace_back();
   node.op = op;
   node.line = line;
-  for (const Expression* part : parts)
-    if (part) node.depth = std::max(node.depth, part->depth + 1);
+  node.constant = op == Op::literal || op == Op::list || op == Op::tuple || op == Op::dict || op == Op::slice || op == Op::negative;
+  for (const Expression* part : parts) {
+    if (!part) continue;
+    node.depth = std::max(node.depth, part->depth + 1);
+    node.constant = node.constant && part->constant;
+  }
   if (node.depth > kMaxDepth) fail("an expression is nested too deeply");
   node.parts = std::move(parts);
   return &node;
@@ -54,8 +58,10 @@ Expression* Parser::expression(bool conditional) {
   const Nested nested(*this);
   if (!conditional) return logical_or();
   int at = line();
+  const size_t unknown = unknown_.size();
   Expression* node = logical_or();
   while (skip_name("if")) {
+    unknown_.resize(unknown, Token{});  // what was read may never be evaluated
     ++conditional_;
     Expression* condition = logical_or();
     Expression* otherwise = skip_name("else") ? expression() : nullptr;
@@ -298,7 +304,7 @@ Expression* Parser::filter(Expression* node, bool inline_start) {
     while (skip_symbol(".")) text += "." + expect_identifier();
     Expression* filtered = expression_node(Op::filter, at, {node});
     filtered->filter = find_filter(text);
-    if (!filtered->filter && !conditional_) fail("there is no filter named '" + text + "'");
+    if (!filtered->filter && !conditional_) unknown_.push_back({TokenKind::name, at, "there is no filter named '" + text + "'"});
     filtered->text = std::move(text);
     if (at_symbol("(")) adopt_arguments(filtered, call_arguments());
     node = filtered;
@@ -314,7 +320,7 @@ Expression* Parser::test(Expression* node) {
   while (skip_symbol(".")) text += "." + expect_identifier();
   Expression* tested = expression_node(Op::test, at, {node});
   tested->test = find_test(text);
-  if (!tested->test && !conditional_) fail("there is no test named '" + text + "'");
+  if (!tested->test && !conditional_) unknown_.push_back({TokenKind::name, at, "there is no test named '" + text + "'"});
   tested->text = std::move(text);
   const TokenKind kind = current().kind;
   if (at_symbol("(")) {

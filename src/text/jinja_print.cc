@@ -62,7 +62,7 @@ struct Printer {
     switch (value.kind()) {
       case Kind::string: {
         const auto& string = value.as<StringObject>();
-        heap.spend(static_cast<int64_t>(string.text.size() / 32));
+        heap.spend_on(string.text.size(), 8);
         if (string.markup) out += "Markup(";
         out += quoted(string.text);
         if (string.markup) out += ')';
@@ -105,7 +105,11 @@ struct Printer {
         out += ')';
         break;
       }
-      case Kind::macro: out += "<Macro " + quoted(value.as<MacroObject>().definition->name) + ">"; break;
+      case Kind::macro: {
+        const std::string& name = value.as<MacroObject>().definition->name;
+        out += "<Macro " + (name.empty() ? "anonymous" : quoted(name)) + ">";
+        break;
+      }
       case Kind::loop: out += loop_text(value.as<LoopObject>()); break;
       case Kind::generator: out += "<generator object>"; break;
       case Kind::function: out += "<function " + std::string(value.as<FunctionObject>().name) + ">"; break;
@@ -122,7 +126,7 @@ struct JsonPrinter {
   int depth = 0;
 
   void string(std::string_view text) {
-    heap.spend(static_cast<int64_t>(text.size() / 32));
+    heap.spend_on(text.size(), 16);
     out += '"';
     char buffer[16];
     for (size_t at = 0; at < text.size();) {

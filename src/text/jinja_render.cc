@@ -16,6 +16,10 @@ void Scope::set(uint32_t name, Value value) {
   variables.emplace_back(name, std::move(value));
 }
 
+void Scope::unset(const std::vector<uint32_t>& names) {
+  for (const uint32_t name : names) set(name, Value::missing());
+}
+
 void Buffer::append(std::string_view text) {
   if (text.size() > heap_.limits().output || text_.size() > heap_.limits().output - text.size())
     fail("the template's output is longer than its limit of " + std::to_string(heap_.limits().output >> 20) + " MiB");
@@ -31,7 +35,7 @@ std::string Buffer::take() {
 
 void LoopObject::clear() {
   const Value dropped[] = {iterable, previous, current, following, changed};
-  iterator = Iterator(*heap, heap->tuple({}));
+  iterator.drop();
   iterable = previous = current = following = changed = Value();
   outer = {};
 }
@@ -113,6 +117,7 @@ void Renderer::define(const std::string& name, Value value) {
 std::string Renderer::text(const Value& value) { return to_text(heap_, value); }
 
 std::string Renderer::run() {
+  for (const uint32_t name : template_.unset) root_[name] = Value::missing();
   InBuffer output(*this);
   execute(template_.body);
   return output.buffer.take();
@@ -141,7 +146,7 @@ Renderer::Flow Renderer::execute(const Statement& statement) {
     case Action::loop: execute_loop(statement); break;
     case Action::set: assign(*statement.target, evaluate(*statement.expression)); break;
     case Action::set_block: {
-      Value value = captured(statement.bodies[0]);
+      Value value = captured(statement);
       if (statement.expression) value = evaluate_filter(*statement.expression, &value);
       assign(*statement.target, value);
       break;
@@ -149,17 +154,18 @@ Renderer::Flow Renderer::execute(const Statement& statement) {
     case Action::macro: define_macro(statement); break;
     case Action::call_block: {
       const Value caller = macro_value(statement.definition);
-      buffer_->append(text(evaluate_call(*statement.expression, &caller)));
+      append_block(evaluate_call(*statement.expression, &caller));
       break;
     }
     case Action::filter_block: {
-      const Value value = captured(statement.bodies[0]);
-      buffer_->append(text(evaluate_filter(*statement.expression, &value)));
+      const Value value = captured(statement);
+      append_block(evaluate_filter(*statement.expression, &value));
       break;
     }
     case Action::with: execute_with(statement); break;
     case Action::scope: {
       const InScope inside(*this, heap_.make<Scope>(scope_));
+      scope_->unset(statement.unset);
       return execute(statement.bodies[0]);
     }
     case Action::loop_break: return Flow::leave_loop;
@@ -168,10 +174,17 @@ Renderer::Flow Renderer::execute(const Statement& statement) {
   return Flow::next;
 }
 
-Value Renderer::captured(const Body& body) {
+// What a call or filter block makes; unlike a printed value it is not converted.
+void Renderer::append_block(const Value& value) {
+  if (!value.is_string()) fail(std::string("a block must make a string, not ") + type_name(value));
+  buffer_->append(value.text());
+}
+
+Value Renderer::captured(const Statement& statement) {
   const InScope inside(*this, heap_.make<Scope>(scope_));
+  scope_->unset(statement.unset);
   InBuffer output(*this);
-  execute(body);
+  execute(statement.bodies[0]);
   return heap_.string(output.buffer.take());
 }
 
@@ -187,41 +200,41 @@ void Renderer::execute_loop(const Statement& statement) {
   run_loop(*loop);
 }
 
-// The items that pass the loop's condition, one by one as the loop asks for them.
-void filter_loop(LoopObject& loop, Value filtered) {
-  loop.iterable = filtered;
-  loop.iterator = Iterator(*loop.heap, std::move(filtered));
-}
-
 void Renderer::run_loop(LoopObject& loop) {
   const Statement& statement = *loop.statement;
   if (statement.condition) {
     auto source = std::make_shared<Iterator>(loop.iterator);
     const Ref<Scope> outer = loop.outer;
-    filter_loop(loop, heap_.generator([this, source, outer, &statement](Value& item) {
+    // Items are tested one by one, as the loop asks for them.
+    loop.iterable = heap_.generator([this, source, outer, &statement](Value& item) {
       const InScope inside(*this, heap_.make<Scope>(outer));
       while (source->next(item)) {
         assign(*statement.target, item);
         if (truth(evaluate(*statement.condition))) return true;
       }
       return false;
-    }));
+    });
+    loop.iterator = Iterator(heap_, loop.iterable);
   }
   static const std::string kLoop = "loop";
   const auto name = template_.name_index.find(kLoop);
   Ref<Scope> scope;
-  bool any = false;
-  for (; loop.advance(); any = true) {
+  bool completed = false;  // an iteration: jinja2 runs the else part when none got to its end
+  while (loop.advance()) {
     heap_.spend(1);
     if (!scope || scope->references > 1) scope = heap_.make<Scope>(loop.outer);
     scope->variables.clear();
+    scope->unset(statement.unset);
     const InScope inside(*this, scope);
     if (name != template_.name_index.end()) scope->set(name->second, Ref<LoopObject>(&loop));
     assign(*statement.target, loop.current);
-    if (execute(statement.bodies[0]) == Flow::leave_loop) return;
+    const Flow flow = execute(statement.bodies[0]);
+    completed |= flow == Flow::next;
+    if (flow == Flow::leave_loop) break;
   }
-  if (any) return;
+  if (completed) return;
   const InScope inside(*this, heap_.make<Scope>(loop.outer));
+  scope_->unset(statement.else_unset);
   execute(statement.bodies[1]);
 }
 
@@ -230,6 +243,7 @@ void Renderer::execute_with(const Statement& statement) {
   std::vector<Value> values;
   for (const Expression* value : statement.values) values.push_back(evaluate(*value));
   const InScope inside(*this, scope);
+  scope->unset(statement.unset);
   for (size_t i = 0; i < values.size(); ++i) assign(*statement.targets[i], values[i]);
   execute(statement.bodies[0]);
 }
@@ -281,6 +295,7 @@ Value Renderer::call_macro(const MacroObject& macro, Arguments& arguments) {
   const auto scope = heap_.make<Scope>(macro.scope);
   InBuffer output(*this);
   const InScope inside(*this, scope);
+  scope->unset(macro.definition->unset);
   bind_macro(macro, arguments, *scope);
   execute(macro.definition->body);
   line_ = line;

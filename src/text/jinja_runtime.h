@@ -38,6 +38,7 @@ struct Scope : MutableObject {
   explicit Scope(Ref<Scope> p) : MutableObject(Kind::scope), parent(std::move(p)) {}
   void clear() override { auto dropped = std::move(variables); variables.clear(); parent = {}; }
   void set(uint32_t name, Value value);
+  void unset(const std::vector<uint32_t>& names);  // the names have no value here, whatever they have outside
   Ref<Scope> parent;
   std::vector<std::pair<uint32_t, Value>> variables;
 };
@@ -136,10 +137,12 @@ class Renderer {
   void assign(const Expression& target, const Value& value);
   void define_macro(const Statement& statement);
   Value macro_value(const MacroDefinition& definition);
-  Value captured(const Body& body);  // its output in a scope of its own
+  void append_block(const Value& value);
+  Value captured(const Statement& statement);  // its body's output in a scope of its own
 
   Value evaluate(const Expression& node);
   Value evaluate_name(const Expression& node);
+  Value undefined_name(uint32_t index);
   Value evaluate_call(const Expression& node, const Value* caller = nullptr);
   Value evaluate_filter(const Expression& node, const Value* block_text = nullptr);
   Value evaluate_compare(const Expression& node);

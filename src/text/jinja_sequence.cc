@@ -28,12 +28,12 @@ std::string_view character(const Value& string, int64_t index) {
   return text.substr(begin, end - begin);
 }
 
-Value bounded_slice(Heap& heap, const Value& container, Int start, Int step, Int count) {
+Value bounded_slice(Heap& heap, const Value& container, Int start, Int stop, Int step, Int count) {
   heap.spend(static_cast<int64_t>(count));
   if (container.is(Kind::range)) {
     const auto& range = container.as<RangeObject>();
     const Int first = range.start + start * range.step, stride = range.step * step;
-    return heap.make<RangeObject>(first, first + stride * count, stride, count);
+    return heap.make<RangeObject>(first, range.start + stop * range.step, stride, count);
   }
   if (!container.is_string()) {
     const auto& items = container.as<ListObject>().items;
@@ -46,6 +46,7 @@ Value bounded_slice(Heap& heap, const Value& container, Int start, Int step, Int
   const std::string_view text = container.text();
   const bool markup = container.as<StringObject>().markup;
   const bool ascii = static_cast<size_t>(container.as<StringObject>().length()) == text.size();
+  if (!ascii) heap.spend_on(text.size());
   std::string out;
   if (step == 1) {
     const size_t begin = ascii ? static_cast<size_t>(start) : byte_offset(text, static_cast<int64_t>(start));
@@ -146,7 +147,7 @@ Value slice(Heap& heap, const Value& container, const Value& start, const Value&
   const Int first = bound(start, stride > 0 ? 0 : n - 1), last = bound(stop, stride > 0 ? n : -1);
   Int count = stride > 0 ? (last - first + stride - 1) / stride : (first - last - stride - 1) / -stride;
   if (stride > 0 ? last <= first : last >= first) count = 0;
-  return bounded_slice(heap, container, first, stride, count);
+  return bounded_slice(heap, container, first, last, stride, count);
 }
 
 bool iterable(const Value& value) {

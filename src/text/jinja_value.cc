@@ -115,7 +115,9 @@ uint64_t hash_of(const Value& value) {
       if (std::floor(d) == d && std::fabs(d) < 1e18) return static_cast<uint64_t>(static_cast<Int>(d)) * 0xff51afd7ed558ccdu;
       return std::hash<double>{}(d);
     }
-    case Kind::string: return hash_text(value.text());
+    case Kind::string:
+      value.object()->heap->spend_on(value.text().size());
+      return hash_text(value.text());
     case Kind::tuple: {
       uint64_t hash = 0x345678;
       for (const Value& item : value.as<ListObject>().items) hash = (hash ^ hash_of(item)) * 0x100000001b3u;
@@ -179,6 +181,7 @@ void DictObject::set(const Value& key, Value value) {
     *const_cast<Value*>(found) = std::move(value);
     return;
   }
+  if (entries.size() % 1024 == 1023) heap->check(entries.size() * 4 * sizeof(Value));  // charged in seal()
   entries.emplace_back(key, std::move(value));
   if (entries.size() <= kLinearEntries) return;
   if (table_.size() < entries.size() * 2) return rebuild();

@@ -169,8 +169,8 @@ struct NamespaceObject : MutableObject {
 };
 
 struct Limits {
-  size_t memory = size_t{512} << 20;  // bytes alive at one time
-  size_t output = size_t{128} << 20;  // bytes of text in one buffer
+  size_t memory = size_t{256} << 20;  // bytes alive at one time
+  size_t output = size_t{64} << 20;   // bytes of text in one buffer
   int64_t steps = 20'000'000;         // evaluated nodes, iterations and 32-byte pieces of text
   int depth = 800;                    // nested evaluations
 };
@@ -207,6 +207,7 @@ class Heap {
   void check(size_t bytes) const;
   void charge(size_t bytes) { check(bytes); used_ += bytes; }
   void release(size_t bytes) { used_ -= bytes; }
+  void spend_on(size_t bytes, size_t bytes_per_step = 32) { spend(static_cast<int64_t>(bytes / bytes_per_step)); }
   void spend(int64_t steps) { if ((steps_ += steps) > limits_.steps) out_of_steps(); }
   const Limits& limits() const { return limits_; }
   void retire(Object* object);
