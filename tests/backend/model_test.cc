@@ -299,7 +299,7 @@ TEST(CpuModel, ProgressReachesTheTotal) {
 TEST(RealModel, SmolLm2IsTheSameOnReferenceAndCpu) {
   const std::filesystem::path path =
       std::filesystem::path(DRAFTHORSE_SOURCE) / ".cache/models/SmolLM2-135M-Instruct.Q4_1.gguf";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is missing: scripts/setup --models fetches it";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is missing: tools/fetch_test_models.py fetches it";
   Result<std::shared_ptr<const Checkpoint>> checkpoint = Checkpoint::open(path);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
   Result<Network> network = read_network(*checkpoint);
