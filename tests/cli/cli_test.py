@@ -313,7 +313,9 @@ def test_chat_interrupts():
         chat.type("\x03")                       # stops the answer, not the program
         chat.wait_for("stopped; ")
         chat.wait_for("> ")
-        chat.type("half a line\x03")            # clears the line
+        chat.type("half a line")
+        chat.wait_for("half a line")            # every key redraws the line, prompt and all
+        chat.type("\x03")                       # clears the line
         chat.wait_for("> ")
         chat.type("\x03")
         chat.wait_for("Ctrl-C again")
