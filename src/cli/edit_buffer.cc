@@ -88,6 +88,7 @@ KeyPress take_escape(std::string& bytes) {
 Key control_key(char c) {
   switch (c) {
     case '\r':
+    case '\n':  // Enter that was typed ahead, while the terminal still turned \r into \n
       return Key::enter;
     case 1:
       return Key::home;
@@ -137,7 +138,7 @@ KeyPress take_key(std::string& bytes) {
   if (bytes.empty()) return {};
   char c = bytes[0];
   if (c == 27) return take_escape(bytes);
-  if (c == '\n' || c == '\t') return take(bytes, 1, Key::text, std::string(1, c));
+  if (c == '\t') return take(bytes, 1, Key::text, "\t");
   if (static_cast<unsigned char>(c) < 0x20 || c == 127) {
     Key key = control_key(c);
     return take(bytes, 1, key, key == Key::none ? "?" : "");
