@@ -75,9 +75,11 @@ TEST(ChatTemplateGoldens, LongConversationIsQuick) {
   ASSERT_TRUE(parsed);
   ChatTemplateInput input;
   for (int i = 0; i < 100; ++i) {
-    input.messages.push_back({{"role", "user"}, {"content", "Question " + std::string(2000, 'q')}});
-    input.messages.push_back({{"role", "assistant"}, {"content", "<think>\nhm\n</think>\n\nAnswer " + std::string(2000, 'a')},
-                              {"tool_calls", {{{"function", {{"name", "f"}, {"arguments", {{"n", i}, {"list", {1, 2}}}}}}}}}});
+    json::object user = {{"role", "user"}, {"content", "Question " + std::string(2000, 'q')}};
+    json::object answer = {{"role", "assistant"}, {"content", "<think>\nhm\n</think>\n\nAnswer " + std::string(2000, 'a')}};
+    answer["tool_calls"] = json::parse(R"([{"function": {"name": "f", "arguments": {"n": 1, "list": [1, 2]}}}])");
+    input.messages.push_back(std::move(user));
+    input.messages.push_back(std::move(answer));
   }
   double best_ms = 1e9;
   size_t size = 0;
