@@ -11,35 +11,23 @@ namespace {
 std::string_view type_of(ErrorKind kind) {
   switch (http_status(kind)) {
     case 400:
-    case 404:
-      return "invalid_request_error";
-    case 401:
-      return "authentication_error";
-    case 429:
-      return "rate_limit_error";
-    default:
-      return "server_error";
+    case 404: return "invalid_request_error";
+    case 401: return "authentication_error";
+    case 429: return "rate_limit_error";
+    default: return "server_error";
   }
 }
 
 std::string_view code_of(const Error& error) {
   switch (error.kind) {
-    case ErrorKind::context_length:
-      return "context_length_exceeded";
-    case ErrorKind::unauthorized:
-      return "invalid_api_key";
-    case ErrorKind::busy:
-      return "server_busy";
-    case ErrorKind::unsupported:
-      return "unsupported_value";
-    case ErrorKind::out_of_memory:
-      return "out_of_memory";
-    case ErrorKind::cancelled:
-      return "cancelled";
-    case ErrorKind::not_found:
-      return error.param == "model" ? "model_not_found" : "";
-    default:
-      return "";
+    case ErrorKind::context_length: return "context_length_exceeded";
+    case ErrorKind::unauthorized: return "invalid_api_key";
+    case ErrorKind::busy: return "server_busy";
+    case ErrorKind::unsupported: return "unsupported_value";
+    case ErrorKind::out_of_memory: return "out_of_memory";
+    case ErrorKind::cancelled: return "cancelled";
+    case ErrorKind::not_found: return error.param == "model" ? "model_not_found" : "";
+    default: return "";
   }
 }
 
@@ -49,21 +37,15 @@ int http_status(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::invalid_argument:
     case ErrorKind::unsupported:
-    case ErrorKind::context_length:
-      return 400;
-    case ErrorKind::unauthorized:
-      return 401;
-    case ErrorKind::not_found:
-      return 404;
-    case ErrorKind::busy:
-      return 429;
+    case ErrorKind::context_length: return 400;
+    case ErrorKind::unauthorized: return 401;
+    case ErrorKind::not_found: return 404;
+    case ErrorKind::busy: return 429;
     case ErrorKind::out_of_memory:
-    case ErrorKind::cancelled:
-      return 503;
+    case ErrorKind::cancelled: return 503;
     case ErrorKind::corrupt:
     case ErrorKind::io:
-    case ErrorKind::internal:
-      break;
+    case ErrorKind::internal: break;
   }
   return 500;
 }

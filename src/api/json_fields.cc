@@ -14,19 +14,15 @@ namespace json = boost::json;
 
 std::string describe(const json::value& value) {
   switch (value.kind()) {
-    case json::kind::object:
-      return "an object";
-    case json::kind::array:
-      return "an array";
+    case json::kind::object: return "an object";
+    case json::kind::array: return "an array";
     case json::kind::string: {
       const json::string& text = value.get_string();
       if (text.size() > 40) return "a string of " + std::to_string(text.size()) + " bytes";
       return json::serialize(text);
     }
-    case json::kind::double_:
-      return fmt::format("{}", value.get_double());
-    default:
-      return json::serialize(value);
+    case json::kind::double_: return fmt::format("{}", value.get_double());
+    default: return json::serialize(value);
   }
 }
 

@@ -36,10 +36,8 @@ size_t count_values(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
-      if (c == '\\')
-        ++i;
-      else if (c == '"')
-        in_string = false;
+      if (c == '\\') ++i;
+      else if (c == '"') in_string = false;
     } else if (c == '"') {
       in_string = true;
     } else if (c == ',' || c == '[' || c == '{' || c == ':') {
@@ -56,10 +54,8 @@ std::string valid_utf8(std::string_view text) {
   out.reserve(text.size());
   while (!text.empty()) {
     const Sequence s = first_sequence(text);
-    if (s.valid)
-      out.append(text.substr(0, s.valid));
-    else
-      out.append("\xEF\xBF\xBD");
+    if (s.valid) out.append(text.substr(0, s.valid));
+    else out.append("\xEF\xBF\xBD");
     text.remove_prefix(s.valid + s.invalid);
   }
   return out;

@@ -55,12 +55,9 @@ std::vector<Prompt> decode_prompt(Fields& fields, int vocab) {
     decode_ids(fields, value->get_array(), vocab, out);
   } else {
     for (const json::value& item : value->get_array()) {
-      if (item.is_string())
-        text(item.get_string());
-      else if (item.is_array() && is_ids(item.get_array()))
-        decode_ids(fields, item.get_array(), vocab, out);
-      else
-        wrong(item);
+      if (item.is_string()) text(item.get_string());
+      else if (item.is_array() && is_ids(item.get_array())) decode_ids(fields, item.get_array(), vocab, out);
+      else wrong(item);
     }
   }
   return out;

@@ -5,8 +5,8 @@
 
 namespace drafthorse {
 
-inline constexpr int kSegment = 512;       // inputs summed in one running sum
-inline constexpr int kBlockOutputs = 16;   // outputs packed side by side
+inline constexpr int kSegment = 512;      // inputs summed in one running sum
+inline constexpr int kBlockOutputs = 16;  // outputs packed side by side
 
 enum class ActivationKind : uint8_t { f32, int8_group32, int8_group64 };
 

@@ -14,19 +14,19 @@
 namespace drafthorse {
 
 struct BackendOptions {
-  std::string backend = "auto";     // auto | cpu | reference (| cuda | mlx, where built)
-  int threads = 0;                  // 0: as many as the affinity mask, cgroup quota and real cores allow
-  uint64_t kv_bytes = 0;            // budget of the KV pool; 0: room for one full context
-  int context = 0;                  // positions a sequence may have; 0: the model's own
-  std::string isa = "auto";         // cpu: auto | portable | avx2 | avx512 (tests compare them)
-  bool quantised_activations = true; // reference: false gives fp32 activations (the oracle for transformers)
+  std::string backend = "auto";       // auto | cpu | reference (| cuda | mlx, where built)
+  int threads = 0;                    // 0: as many as the affinity mask, cgroup quota and real cores allow
+  uint64_t kv_bytes = 0;              // budget of the KV pool; 0: room for one full context
+  int context = 0;                    // positions a sequence may have; 0: the model's own
+  std::string isa = "auto";           // cpu: auto | portable | avx2 | avx512 (tests compare them)
+  bool quantised_activations = true;  // reference: false gives fp32 activations (the oracle for transformers)
 };
 
 // The state of one sequence: KV blocks by position. Made by a Model and used with that Model only.
 class State {
  public:
   virtual ~State() = default;
-  virtual int length() const = 0;            // positions held: the single source of truth
+  virtual int length() const = 0;  // positions held: the single source of truth
   // Forgets positions >= length. length <= this->length(). Memory past it is given back, but for what the last
   // Model::reserve keeps.
   virtual void truncate(int length) = 0;
@@ -50,7 +50,7 @@ struct RunOutput {
 
 // A part of the memory a model holds, for the budget and for `inspect`.
 struct MemoryPart {
-  std::string name;   // "weights", "kv", "buffers"
+  std::string name;  // "weights", "kv", "buffers"
   uint64_t bytes = 0;
 };
 
@@ -59,7 +59,7 @@ class Model {
   virtual ~Model() = default;
   virtual int vocab() const = 0;
   virtual int context() const = 0;
-  virtual std::string description() const = 0;              // "cpu avx2, 2 threads"
+  virtual std::string description() const = 0;  // "cpu avx2, 2 threads"
   virtual std::vector<MemoryPart> memory() const = 0;
 
   virtual std::unique_ptr<State> new_state() = 0;

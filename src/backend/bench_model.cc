@@ -64,7 +64,7 @@ Result<ModelBench> bench_model(const Network& network, Model& model, int threads
 
   ModelBench bench;
   std::vector<double> times;
-  for (int i = 0; i <= options.repeats; ++i) {   // the first one warms up
+  for (int i = 0; i <= options.repeats; ++i) {  // the first one warms up
     const double time = seconds([&] { feed(model, *state, all.first(size_t(options.prefill_rows))); });
     state->truncate(0);
     if (i > 0 || options.repeats == 0) times.push_back(time);

@@ -7,19 +7,19 @@
 namespace drafthorse {
 
 struct ModelBenchOptions {
-  int tokens = 32;          // tokens of one decode measurement
-  int depth = 0;            // positions held before the decode
-  int prefill_rows = 512;   // tokens of one prefill measurement
-  int repeats = 3;          // each figure is the median of so many measurements
+  int tokens = 32;         // tokens of one decode measurement
+  int depth = 0;           // positions held before the decode
+  int prefill_rows = 512;  // tokens of one prefill measurement
+  int repeats = 3;         // each figure is the median of so many measurements
 };
 
 struct ModelBench {
-  double decode_tokens_per_second = 0;    // one sequence, one row a step, at `depth`
-  double prefill_tokens_per_second = 0;   // `prefill_rows` rows in one run, from an empty state
-  uint64_t bytes_per_token = 0;           // weights and KV that one decode step reads, as they lie in memory
-  double read_bytes_per_second = 0;       // bytes_per_token * decode_tokens_per_second
-  double bandwidth = 0;                   // measure_read_bandwidth of as many threads, bytes a second
-  double bandwidth_share = 0;             // read_bytes_per_second / bandwidth
+  double decode_tokens_per_second = 0;   // one sequence, one row a step, at `depth`
+  double prefill_tokens_per_second = 0;  // `prefill_rows` rows in one run, from an empty state
+  uint64_t bytes_per_token = 0;          // weights and KV that one decode step reads, as they lie in memory
+  double read_bytes_per_second = 0;      // bytes_per_token * decode_tokens_per_second
+  double bandwidth = 0;                  // measure_read_bandwidth of as many threads, bytes a second
+  double bandwidth_share = 0;            // read_bytes_per_second / bandwidth
 };
 
 // `threads`: of the model, for the bandwidth measurement. Error: context_length when depth and tokens do not fit,

@@ -27,19 +27,20 @@ Result<KvPlan> plan_kv(const Network& network, const BackendOptions& options, si
   }
   int context = options.context > 0 ? options.context : own;
   if (context <= 0) {
-    return Error{ErrorKind::invalid_argument, "the model does not say how long its context is; set a context", "context"};
+    return Error{ErrorKind::invalid_argument, "the model does not say how long its context is; set a context",
+                 "context"};
   }
   const int64_t wanted = (int64_t(context) + cpu::kKvBlock - 1) / cpu::kKvBlock;
   if (options.kv_bytes == 0) return KvPlan{context, int(wanted)};
   const uint64_t held = options.kv_bytes / block_bytes;
   if (held < 1 || (options.context > 0 && held < uint64_t(wanted))) {
     const int64_t needed = options.context > 0 ? wanted : 1;
-    return Error{ErrorKind::out_of_memory,
-                 fmt::format("a KV cache of {} positions needs {} bytes ({} blocks of {} positions), the budget is {}; "
-                             "raise the budget or ask for a shorter context",
-                             needed * cpu::kKvBlock, uint64_t(needed) * block_bytes, needed, cpu::kKvBlock,
-                             options.kv_bytes),
-                 "kv_bytes"};
+    return Error{
+        ErrorKind::out_of_memory,
+        fmt::format("a KV cache of {} positions needs {} bytes ({} blocks of {} positions), the budget is {}; "
+                    "raise the budget or ask for a shorter context",
+                    needed * cpu::kKvBlock, uint64_t(needed) * block_bytes, needed, cpu::kKvBlock, options.kv_bytes),
+        "kv_bytes"};
   }
   const int blocks = int(std::min<uint64_t>(held, std::numeric_limits<int>::max() / cpu::kKvBlock));
   return KvPlan{int(std::min<int64_t>(context, int64_t(blocks) * cpu::kKvBlock)), blocks};

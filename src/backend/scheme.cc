@@ -80,21 +80,30 @@ int64_t input_multiple(const TensorView& w) {
 
 Status check_affine(const TensorView& w) {
   if (!(w.bits >= 2 && w.bits <= 6) && w.bits != 8) {
-    return Error{ErrorKind::unsupported, fmt::format("{}: {} bits a weight (2, 3, 4, 5, 6 and 8 are supported)", w.name, w.bits), {}};
+    return Error{ErrorKind::unsupported,
+                 fmt::format("{}: {} bits a weight (2, 3, 4, 5, 6 and 8 are supported)", w.name, w.bits),
+                 {}};
   }
   if (w.group_size != 32 && w.group_size != 64 && w.group_size != 128) {
-    return Error{ErrorKind::unsupported, fmt::format("{}: quantisation groups of {} inputs (32, 64 and 128 are supported)", w.name, w.group_size), {}};
+    return Error{
+        ErrorKind::unsupported,
+        fmt::format("{}: quantisation groups of {} inputs (32, 64 and 128 are supported)", w.name, w.group_size),
+        {}};
   }
   if (w.scale_format != Format::bf16 && w.scale_format != Format::f16 && w.scale_format != Format::f32) {
-    return Error{ErrorKind::unsupported, fmt::format("{}: scales in {} (bf16, f16 and f32 are supported)", w.name, name(w.scale_format)), {}};
+    return Error{ErrorKind::unsupported,
+                 fmt::format("{}: scales in {} (bf16, f16 and f32 are supported)", w.name, name(w.scale_format)),
+                 {}};
   }
   return {};
 }
 
 Status check_size(const TensorView& w, const char* part, size_t found, int64_t expected) {
   if (static_cast<int64_t>(found) == expected) return {};
-  return Error{ErrorKind::corrupt, fmt::format("{}: {} of {} bytes, expected {} for a {} matrix of {} x {}", w.name, part, found,
-                                     expected, name(w.format), w.rows(), w.columns()), {}};
+  return Error{ErrorKind::corrupt,
+               fmt::format("{}: {} of {} bytes, expected {} for a {} matrix of {} x {}", w.name, part, found, expected,
+                           name(w.format), w.rows(), w.columns()),
+               {}};
 }
 
 // Bytes of one scale and how many inputs it covers; {0, 0} when scales lie inside the data.
@@ -123,8 +132,8 @@ void quantise_group(const float* x, int n, int8_t* q, float& d_out) {
 }
 
 // One output of one row, in the order of scheme.h.
-float quantised_dot(const Scheme& scheme, int64_t inputs, const int16_t* codes, const float* scales, const float* biases,
-                    const int8_t* q, const float* d) {
+float quantised_dot(const Scheme& scheme, int64_t inputs, const int16_t* codes, const float* scales,
+                    const float* biases, const int8_t* q, const float* d) {
   const int step = scheme.step(), activation_group = scheme.activation_group();
   float total = 0;
   for (int64_t begin = 0; begin < inputs; begin += kSegment) {
@@ -175,13 +184,19 @@ void values_of(const Scheme& scheme, const std::vector<int16_t>& codes, const st
 
 Result<Scheme> scheme_of(const TensorView& w) {
   if (row_bytes(w) <= 0 || w.shape.size() < 2) {
-    return Error{ErrorKind::unsupported, fmt::format("{}: a {} tensor of {} dimensions cannot be a weight matrix", w.name, name(w.format), w.shape.size()), {}};
+    return Error{ErrorKind::unsupported,
+                 fmt::format("{}: a {} tensor of {} dimensions cannot be a weight matrix", w.name, name(w.format),
+                             w.shape.size()),
+                 {}};
   }
   if (w.format == Format::affine) {
     if (Status status = check_affine(w); !status) return status.error();
   }
   if (w.rows() <= 0 || w.columns() % input_multiple(w) != 0) {
-    return Error{ErrorKind::corrupt, fmt::format("{}: {} inputs in format {}, expected a multiple of {}", w.name, w.columns(), name(w.format), input_multiple(w)), {}};
+    return Error{ErrorKind::corrupt,
+                 fmt::format("{}: {} inputs in format {}, expected a multiple of {}", w.name, w.columns(),
+                             name(w.format), input_multiple(w)),
+                 {}};
   }
   if (Status status = check_size(w, "data", w.data.size(), w.rows() * row_bytes(w)); !status) return status.error();
   auto [scale_bytes, inputs] = outer_scales(w);

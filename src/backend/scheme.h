@@ -50,7 +50,7 @@ namespace drafthorse {
 // The shape of a format's scheme.
 struct Scheme {
   ActivationKind activations = ActivationKind::f32;
-  int group = 0;        // inputs a scale covers; 0: float format
+  int group = 0;  // inputs a scale covers; 0: float format
   int zero = 0;
   bool biased = false;
   int activation_group() const { return activations == ActivationKind::int8_group64 ? 64 : 32; }

@@ -53,7 +53,8 @@ void split_nibbles(Bytes qs, int16_t* codes, Map map) {
 // Blocks of 32: `block` writes 32 codes, one scale and, when biased, one bias.
 template <class Block>
 void blocks_of_32(Bytes data, int64_t columns, int bytes, Row out, Block block) {
-  for (int64_t b = 0; b < columns / 32; b++) block(data + b * bytes, out.codes + 32 * b, out.scales + b, out.biases + b);
+  for (int64_t b = 0; b < columns / 32; b++)
+    block(data + b * bytes, out.codes + 32 * b, out.scales + b, out.biases + b);
 }
 
 auto identity = [](int q) { return q; };
@@ -175,7 +176,7 @@ SuperScales iq4_xs_scales(Bytes p) {
 }
 
 struct SuperFormat {
-  int bytes;                     // of 256 inputs
+  int bytes;  // of 256 inputs
   void (*codes)(Bytes, int16_t*);
   SuperScales (*scales)(Bytes);
 };
@@ -251,7 +252,8 @@ void read_row(const TensorView& weight, const Scheme& scheme, int64_t row, std::
               std::span<float> scales, std::span<float> biases) {
   int64_t columns = weight.columns();
   Row out{codes.data(), scales.data(), biases.data()};
-  Bytes data = reinterpret_cast<Bytes>(weight.data.data()) + row * (static_cast<int64_t>(weight.data.size()) / weight.rows());
+  Bytes data =
+      reinterpret_cast<Bytes>(weight.data.data()) + row * (static_cast<int64_t>(weight.data.size()) / weight.rows());
   switch (weight.format) {
     case Format::q4_0: return blocks_of_32(data, columns, 18, out, q4_0);
     case Format::q4_1: return blocks_of_32(data, columns, 20, out, q4_1);

@@ -90,35 +90,21 @@ Key control_key(char c) {
     case '\r':
     case '\n':  // Enter that was typed ahead, while the terminal still turned \r into \n
       return Key::enter;
-    case 1:
-      return Key::home;
-    case 2:
-      return Key::left;
-    case 3:
-      return Key::interrupt;
-    case 4:
-      return Key::end_of_input;
-    case 5:
-      return Key::end;
-    case 6:
-      return Key::right;
+    case 1: return Key::home;
+    case 2: return Key::left;
+    case 3: return Key::interrupt;
+    case 4: return Key::end_of_input;
+    case 5: return Key::end;
+    case 6: return Key::right;
     case 8:
-    case 127:
-      return Key::backspace;
-    case 11:
-      return Key::cut_after;
-    case 12:
-      return Key::clear_screen;
-    case 14:
-      return Key::down;
-    case 16:
-      return Key::up;
-    case 21:
-      return Key::cut_before;
-    case 23:
-      return Key::cut_word;
-    default:
-      return Key::none;
+    case 127: return Key::backspace;
+    case 11: return Key::cut_after;
+    case 12: return Key::clear_screen;
+    case 14: return Key::down;
+    case 16: return Key::up;
+    case 21: return Key::cut_before;
+    case 23: return Key::cut_word;
+    default: return Key::none;
   }
 }
 
@@ -192,41 +178,18 @@ void EditBuffer::apply(const KeyPress& press) {
       text_.insert(cursor_, press.text);
       cursor_ += press.text.size();
       break;
-    case Key::backspace:
-      cut(before(cursor_), cursor_);
-      break;
-    case Key::remove:
-      cut(cursor_, after(cursor_));
-      break;
-    case Key::cut_before:
-      cut(0, cursor_);
-      break;
-    case Key::cut_after:
-      cut(cursor_, text_.size());
-      break;
-    case Key::cut_word:
-      cut(word_before(), cursor_);
-      break;
-    case Key::left:
-      cursor_ = before(cursor_);
-      break;
-    case Key::right:
-      cursor_ = after(cursor_);
-      break;
-    case Key::word_left:
-      cursor_ = word_before();
-      break;
-    case Key::word_right:
-      cursor_ = word_after();
-      break;
-    case Key::home:
-      cursor_ = 0;
-      break;
-    case Key::end:
-      cursor_ = text_.size();
-      break;
-    default:
-      break;
+    case Key::backspace: cut(before(cursor_), cursor_); break;
+    case Key::remove: cut(cursor_, after(cursor_)); break;
+    case Key::cut_before: cut(0, cursor_); break;
+    case Key::cut_after: cut(cursor_, text_.size()); break;
+    case Key::cut_word: cut(word_before(), cursor_); break;
+    case Key::left: cursor_ = before(cursor_); break;
+    case Key::right: cursor_ = after(cursor_); break;
+    case Key::word_left: cursor_ = word_before(); break;
+    case Key::word_right: cursor_ = word_after(); break;
+    case Key::home: cursor_ = 0; break;
+    case Key::end: cursor_ = text_.size(); break;
+    default: break;
   }
 }
 

@@ -94,14 +94,11 @@ Error transport_error(CURLcode code, const Exchange& exchange, const std::string
       return {ErrorKind::io, fmt::format("{} is not reachable: its name does not resolve", host), ""};
     case CURLE_COULDNT_CONNECT:
       return {ErrorKind::io, fmt::format("{} is not reachable: the connection is refused", host), ""};
-    case CURLE_OPERATION_TIMEDOUT:
-      return {ErrorKind::io, fmt::format("{} does not answer", host), ""};
+    case CURLE_OPERATION_TIMEDOUT: return {ErrorKind::io, fmt::format("{} does not answer", host), ""};
     case CURLE_PARTIAL_FILE:
     case CURLE_RECV_ERROR:
-    case CURLE_GOT_NOTHING:
-      return {ErrorKind::io, fmt::format("{} closed the connection before the end", host), ""};
-    default:
-      return {ErrorKind::io, fmt::format("{}: {}", host, curl_easy_strerror(code)), ""};
+    case CURLE_GOT_NOTHING: return {ErrorKind::io, fmt::format("{} closed the connection before the end", host), ""};
+    default: return {ErrorKind::io, fmt::format("{}: {}", host, curl_easy_strerror(code)), ""};
   }
 }
 
@@ -160,14 +157,10 @@ Result<HttpAnswer> request(Exchange& exchange, std::string url, bool head, const
 // What a full disk, a quota or a file-size limit is called.
 std::string write_error(int code) {
   switch (code) {
-    case ENOSPC:
-      return "the disk is full";
-    case EDQUOT:
-      return "the disk quota is used up";
-    case EFBIG:
-      return "the file would be larger than the system allows";
-    default:
-      return fmt::format("the file cannot be written: {}", std::strerror(code));
+    case ENOSPC: return "the disk is full";
+    case EDQUOT: return "the disk quota is used up";
+    case EFBIG: return "the file would be larger than the system allows";
+    default: return fmt::format("the file cannot be written: {}", std::strerror(code));
   }
 }
 

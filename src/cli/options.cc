@@ -186,7 +186,9 @@ void add_looking(CLI::App& root, Options& options) {
     add_json(*app, options);
     app->callback([&options, app] { options.what = app->get_name(); });
   }
-  kernels.add_option("--format", options.bench_formats, "Weight formats, such as q4_k or affine4-64 (default: the usual six)")
+  kernels
+      .add_option("--format", options.bench_formats,
+                  "Weight formats, such as q4_k or affine4-64 (default: the usual six)")
       ->delimiter(',');
   kernels.add_option("--rows", options.bench_rows, "Rows at once (default 1,2,4,8,512)")
       ->delimiter(',')

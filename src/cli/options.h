@@ -15,8 +15,8 @@
 namespace drafthorse {
 
 struct Options {
-  std::string command;  // "serve", "run", "generate", "pull", "list", "inspect", "bench", "selftest"
-  std::string what;     // bench: "kernels" or "model"
+  std::string command;                     // "serve", "run", "generate", "pull", "list", "inspect", "bench", "selftest"
+  std::string what;                        // bench: "kernels" or "model"
   std::vector<std::string> bench_formats;  // bench kernels; empty: the usual ones
   std::vector<int> bench_rows;
   Environment environment;

@@ -10,8 +10,8 @@
 namespace drafthorse {
 
 struct AnswerOptions {
-  std::vector<int32_t> stop_tokens;   // never text
-  std::vector<std::string> stop;      // end the text; matched on what the model says, not on what it thinks
+  std::vector<int32_t> stop_tokens;  // never text
+  std::vector<std::string> stop;     // end the text; matched on what the model says, not on what it thinks
   ReasoningSplitter::Start reasoning = ReasoningSplitter::Start::off;
   bool logprobs = false;
   uint64_t seed = 0;                  // reported back

@@ -47,12 +47,12 @@ SamplingParams merge(const SamplingParams& defaults, const SamplingFields& field
 
 }  // namespace
 
-Result<std::unique_ptr<Completion>> start_completion(std::shared_ptr<LoadedModel> model, const CompletionRequest& request,
-                                                     EventHandler handler) {
+Result<std::unique_ptr<Completion>> start_completion(std::shared_ptr<LoadedModel> model,
+                                                     const CompletionRequest& request, EventHandler handler) {
   const bool chat = std::holds_alternative<ChatTemplateInput>(request.prompt);
   if (request.max_tokens && *request.max_tokens < 1)
-    return Error{ErrorKind::invalid_argument, fmt::format("max_tokens must be at least 1, found {}", *request.max_tokens),
-                 "max_tokens"};
+    return Error{ErrorKind::invalid_argument,
+                 fmt::format("max_tokens must be at least 1, found {}", *request.max_tokens), "max_tokens"};
   if (request.echo && chat)
     return Error{ErrorKind::invalid_argument, "echo is for text completions, not for chat", "echo"};
   auto prompt = prepare_prompt(*model, request);

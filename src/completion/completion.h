@@ -21,26 +21,26 @@ class LookAlikes;  // completion/look_alikes.h
 
 // Everything a served model is, beside its engine.
 struct LoadedModel {
-  std::string id;                                    // what /v1/models and `model` call it
-  std::vector<std::string> aliases;                  // other names that requests may use
+  std::string id;                    // what /v1/models and `model` call it
+  std::vector<std::string> aliases;  // other names that requests may use
   Network network;
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::shared_ptr<const ChatTemplate> chat_template; // null: chat is refused by name, completions work
-  std::shared_ptr<const ChatTemplate> tool_template; // used when tools are given; null: chat_template serves both
-  std::shared_ptr<const LookAlikes> look_alikes;     // what user text must not be taken for
+  std::shared_ptr<const ChatTemplate> chat_template;  // null: chat is refused by name, completions work
+  std::shared_ptr<const ChatTemplate> tool_template;  // used when tools are given; null: chat_template serves both
+  std::shared_ptr<const LookAlikes> look_alikes;      // what user text must not be taken for
   std::vector<int32_t> stop_tokens;
-  SamplingParams default_sampling;                   // request field > server flag > generation_config > family > neutral
+  SamplingParams default_sampling;  // request field > server flag > generation_config > family > neutral
   std::unique_ptr<Engine> engine;
-  int64_t created = 0;                               // unix seconds
+  int64_t created = 0;  // unix seconds
 };
 
 struct LoadOptions {
-  std::string path;                                  // file or folder on disk (names are resolved by cli/hub)
-  std::string id;                                    // empty: from the file or folder name
+  std::string path;  // file or folder on disk (names are resolved by cli/hub)
+  std::string id;    // empty: from the file or folder name
   BackendOptions backend;
   EngineOptions engine;
-  uint64_t memory = 0;                               // budget in bytes; 0: a share of what the machine has
-  std::optional<float> temperature, top_p, min_p;    // server-wide defaults
+  uint64_t memory = 0;                             // budget in bytes; 0: a share of what the machine has
+  std::optional<float> temperature, top_p, min_p;  // server-wide defaults
   std::optional<int> top_k;
 };
 Result<std::shared_ptr<LoadedModel>> load(const LoadOptions& options, const Progress& progress = {});
@@ -49,7 +49,7 @@ Result<std::shared_ptr<LoadedModel>> load(const LoadOptions& options, const Prog
 struct SamplingFields {
   std::optional<float> temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
   std::optional<int> top_k;
-  std::optional<uint64_t> seed;                      // absent: a random one, reported back
+  std::optional<uint64_t> seed;  // absent: a random one, reported back
   std::vector<std::pair<int32_t, float>> logit_bias;
   bool logprobs = false;
   int top_logprobs = 0;
@@ -64,24 +64,48 @@ struct CompletionRequest {
   std::string draft = "auto";
   int max_draft = 0;
   bool ignore_eos = false;
-  bool parse_special = false;                        // plain text prompts: "<|fim_prefix|>" and the like are tokens
-  bool echo = false;                                 // completions only: the prompt's text comes first
+  bool parse_special = false;  // plain text prompts: "<|fim_prefix|>" and the like are tokens
+  bool echo = false;           // completions only: the prompt's text comes first
 };
 
 struct Usage {
   RequestStats stats;
-  uint64_t seed = 0;                                 // the seed that was used
-  double first_token_seconds = 0, total_seconds = 0; // from submission
+  uint64_t seed = 0;                                  // the seed that was used
+  double first_token_seconds = 0, total_seconds = 0;  // from submission
 };
 
 // Every byte of the answer belongs to exactly one event.
-struct TokenLogprob { int32_t token; std::string bytes; float logprob; std::vector<std::pair<std::string, float>> top; };
-struct ReasoningDelta { std::string text; };
-struct TextDelta { std::string text; std::vector<int32_t> tokens; std::vector<TokenLogprob> logprobs; };
-struct ToolCallBegin { int index; std::string id, name; };
-struct ToolCallArguments { int index; std::string fragment; };
-struct ToolCallEnd { int index; bool complete; };
-struct Finish { std::string reason; Usage usage; std::optional<Error> error; };  // stop | length | cancelled | error
+struct TokenLogprob {
+  int32_t token;
+  std::string bytes;
+  float logprob;
+  std::vector<std::pair<std::string, float>> top;
+};
+struct ReasoningDelta {
+  std::string text;
+};
+struct TextDelta {
+  std::string text;
+  std::vector<int32_t> tokens;
+  std::vector<TokenLogprob> logprobs;
+};
+struct ToolCallBegin {
+  int index;
+  std::string id, name;
+};
+struct ToolCallArguments {
+  int index;
+  std::string fragment;
+};
+struct ToolCallEnd {
+  int index;
+  bool complete;
+};
+struct Finish {
+  std::string reason;  // stop | length | cancelled | error
+  Usage usage;
+  std::optional<Error> error;
+};
 using Event = std::variant<ReasoningDelta, TextDelta, ToolCallBegin, ToolCallArguments, ToolCallEnd, Finish>;
 
 // Called on the engine thread, in order; Finish exactly once and last. It must not own the LoadedModel: the engine
@@ -97,8 +121,8 @@ class Completion {
 };
 
 // Renders, tokenises, submits. Errors: invalid_argument (template's own words), context_length (with the counts), busy.
-Result<std::unique_ptr<Completion>> start_completion(std::shared_ptr<LoadedModel> model, const CompletionRequest& request,
-                                                     EventHandler handler);
+Result<std::unique_ptr<Completion>> start_completion(std::shared_ptr<LoadedModel> model,
+                                                     const CompletionRequest& request, EventHandler handler);
 // The prompt's ids as start_completion would submit them.
 Result<std::vector<int32_t>> prompt_tokens(const LoadedModel& model, const CompletionRequest& request);
 

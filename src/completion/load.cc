@@ -55,7 +55,8 @@ Result<std::shared_ptr<LoadedModel>> load(const LoadOptions& options, const Prog
   if (engine.policy_key.empty()) engine.policy_key = (*checkpoint)->identity();
   model->network = std::move(*network);
   model->engine = std::make_unique<Engine>(std::move(*loaded), std::move(engine));
-  model->created = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  model->created =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   return model;
 }
 

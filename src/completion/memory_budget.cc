@@ -67,10 +67,11 @@ Result<MemoryPlan> plan_memory(const Network& network, uint64_t budget, int cont
     const uint64_t fits = position > 0 ? left / position : 0;
     const auto advice = fits > 256 ? fmt::format("a context of {} would fit (--context)", (fits - 64) / 64 * 64)
                                    : std::string("use a smaller model or a larger --memory");
-    return Error{ErrorKind::out_of_memory,
-                 fmt::format("the weights take {} MiB and a context of {} tokens {} MiB, the memory budget is {} MiB; {}",
-                             plan.weights / kMiB, plan.context, needed / kMiB, plan.budget / kMiB, advice),
-                 "memory"};
+    return Error{
+        ErrorKind::out_of_memory,
+        fmt::format("the weights take {} MiB and a context of {} tokens {} MiB, the memory budget is {} MiB; {}",
+                    plan.weights / kMiB, plan.context, needed / kMiB, plan.budget / kMiB, advice),
+        "memory"};
   }
   plan.kv = kv > 0 ? kv : plan.budget > 0 ? std::min(4 * one_context, left) : one_context;
   return plan;

@@ -18,8 +18,8 @@ uint64_t kv_bytes_per_position(const Network& network);
 
 struct MemoryPlan {
   uint64_t budget = 0, weights = 0;
-  int context = 0;        // positions a sequence may have
-  uint64_t kv = 0;        // of the pool
+  int context = 0;  // positions a sequence may have
+  uint64_t kv = 0;  // of the pool
 };
 // budget 0: nine tenths of the machine. context 0: the model's own. kv 0: up to four contexts, as far as they fit.
 // Error: out_of_memory with the numbers and the context that would fit.

@@ -6,9 +6,9 @@
 #include <set>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
-#include <fmt/format.h>
 
 #include "engine/sampler.h"
 
@@ -18,8 +18,8 @@ namespace {
 constexpr uintmax_t kLargestTextFile = 256u << 20;  // tokenizer.json of the largest vocabularies is about 35 MB
 
 // Ends of a turn that models use without declaring them. "</s>" is not among them: some vocabularies hold it as text.
-constexpr std::string_view kTurnEnds[] = {"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<turn|>",
-                                          "<end_of_turn>"};
+constexpr std::string_view kTurnEnds[] = {"<|im_end|>", "<|endoftext|>", "<|eot_id|>",
+                                          "<|eom_id|>", "<turn|>",       "<end_of_turn>"};
 
 // The file's text; nothing when it does not exist.
 Result<std::optional<std::string>> read_text(const std::filesystem::path& path) {
@@ -28,7 +28,8 @@ Result<std::optional<std::string>> read_text(const std::filesystem::path& path) 
   const auto size = std::filesystem::file_size(path, ec);
   if (ec) return Error{ErrorKind::io, fmt::format("{}: {}", path.string(), ec.message()), ""};
   if (size > kLargestTextFile)
-    return Error{ErrorKind::corrupt, fmt::format("{}: {} bytes, expected at most {}", path.string(), size, kLargestTextFile), ""};
+    return Error{ErrorKind::corrupt,
+                 fmt::format("{}: {} bytes, expected at most {}", path.string(), size, kLargestTextFile), ""};
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   text << in.rdbuf();
@@ -44,7 +45,8 @@ Result<boost::json::object> read_object(const std::filesystem::path& path) {
   boost::system::error_code ec;
   auto value = boost::json::parse(**text, ec);
   if (ec) return Error{ErrorKind::corrupt, fmt::format("{}: not JSON: {}", path.string(), ec.message()), ""};
-  if (!value.is_object()) return Error{ErrorKind::corrupt, fmt::format("{}: expected a JSON object", path.string()), ""};
+  if (!value.is_object())
+    return Error{ErrorKind::corrupt, fmt::format("{}: expected a JSON object", path.string()), ""};
   return std::move(value.get_object());
 }
 
@@ -78,7 +80,8 @@ std::optional<std::string> included_file(std::string_view source) {
   std::string open, word, name, close, more;
   if (!(words >> open >> word >> name >> close) || words >> more) return std::nullopt;
   if ((open != "{%" && open != "{%-") || word != "include" || (close != "%}" && close != "-%}")) return std::nullopt;
-  if (name.size() < 3 || (name.front() != '\'' && name.front() != '"') || name.back() != name.front()) return std::nullopt;
+  if (name.size() < 3 || (name.front() != '\'' && name.front() != '"') || name.back() != name.front())
+    return std::nullopt;
   return name.substr(1, name.size() - 2);
 }
 
@@ -87,16 +90,20 @@ Result<std::string> follow_include(const Checkpoint& checkpoint, std::string sou
   if (!file) return source;
   const std::filesystem::path name(*file);
   if (name.has_parent_path() || name == "..")
-    return Error{ErrorKind::unsupported, fmt::format("chat template includes \"{}\": only files beside the weights may be", *file), ""};
+    return Error{ErrorKind::unsupported,
+                 fmt::format("chat template includes \"{}\": only files beside the weights may be", *file), ""};
   const auto folder = is_folder(checkpoint) ? checkpoint.path() : checkpoint.path().parent_path();
   auto text = read_text(folder / name);
   if (!text) return text.error();
   if (!*text)
-    return Error{ErrorKind::not_found, fmt::format("chat template includes {}, which does not exist", (folder / name).string()), ""};
+    return Error{ErrorKind::not_found,
+                 fmt::format("chat template includes {}, which does not exist", (folder / name).string()), ""};
   return std::move(**text);
 }
 
-struct TemplateSources { std::optional<std::string> chat, tools; };
+struct TemplateSources {
+  std::optional<std::string> chat, tools;
+};
 
 Result<TemplateSources> folder_sources(const Checkpoint& checkpoint) {
   TemplateSources sources;
@@ -114,8 +121,9 @@ Result<TemplateSources> folder_sources(const Checkpoint& checkpoint) {
     sources.chat = std::string(*text);
     return sources;
   }
-  const Error wrong{ErrorKind::corrupt,
-                    "tokenizer_config.json chat_template: expected a text, or a list of {name, template} with a \"default\"", ""};
+  const Error wrong{
+      ErrorKind::corrupt,
+      "tokenizer_config.json chat_template: expected a text, or a list of {name, template} with a \"default\"", ""};
   if (!value->is_array()) return wrong;
   for (const auto& entry : value->get_array()) {
     const auto* object = entry.if_object();
@@ -129,7 +137,8 @@ Result<TemplateSources> folder_sources(const Checkpoint& checkpoint) {
   return sources;
 }
 
-Result<std::shared_ptr<const ChatTemplate>> parse_template(const Checkpoint& checkpoint, const std::optional<std::string>& source) {
+Result<std::shared_ptr<const ChatTemplate>> parse_template(const Checkpoint& checkpoint,
+                                                           const std::optional<std::string>& source) {
   if (!source) return std::shared_ptr<const ChatTemplate>{};
   auto text = follow_include(checkpoint, *source);
   if (!text) return text.error();
@@ -160,8 +169,9 @@ Status read_number(const boost::json::object& object, std::string_view key, T& o
   boost::system::error_code ec;
   const auto number = value->to_number<T>(ec);
   if (ec)
-    return Error{ErrorKind::corrupt, fmt::format("generation_config.json {}: expected a number, found {}", key,
-                                                 boost::json::serialize(*value)), ""};
+    return Error{
+        ErrorKind::corrupt,
+        fmt::format("generation_config.json {}: expected a number, found {}", key, boost::json::serialize(*value)), ""};
   out = number;
   return {};
 }
@@ -194,8 +204,11 @@ Result<GgufVocabulary> gguf_vocabulary(const GgufMetadata& metadata) {
     return wrong_type(prefix + "scores", "a list of numbers");
   if (!read<std::vector<std::string>>(metadata, prefix + "merges", v.merges))
     return wrong_type(prefix + "merges", "a list of texts");
-  const std::pair<const char*, std::optional<int32_t>*> ids[] = {
-      {"bos_token_id", &v.bos}, {"eos_token_id", &v.eos}, {"unknown_token_id", &v.unk}, {"eot_token_id", &v.eot}, {"eom_token_id", &v.eom}};
+  const std::pair<const char*, std::optional<int32_t>*> ids[] = {{"bos_token_id", &v.bos},
+                                                                 {"eos_token_id", &v.eos},
+                                                                 {"unknown_token_id", &v.unk},
+                                                                 {"eot_token_id", &v.eot},
+                                                                 {"eom_token_id", &v.eom}};
   for (const auto& [key, id] : ids)
     if (!read_id(metadata, prefix + key, *id)) return wrong_type(prefix + key, "an integer");
   const std::pair<const char*, std::optional<bool>*> flags[] = {
@@ -215,7 +228,8 @@ Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const Checkpoint& checkp
   auto json = read_text(path);
   if (!json) return json.error();
   if (!*json)
-    return Error{ErrorKind::not_found, fmt::format("{} does not exist; the checkpoint needs it to read text", path.string()), ""};
+    return Error{ErrorKind::not_found,
+                 fmt::format("{} does not exist; the checkpoint needs it to read text", path.string()), ""};
   auto config = read_text(checkpoint.path() / "tokenizer_config.json");
   if (!config) return config.error();
   auto tokenizer = Tokenizer::from_json(**json, *config ? std::string_view(**config) : std::string_view());
@@ -258,7 +272,8 @@ Result<std::vector<int32_t>> load_stop_tokens(const Checkpoint& checkpoint, cons
     if (!generation) return generation.error();
     add_ids(*generation, "eos_token_id", tokenizer.vocab_size(), ids);
   } else {
-    for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    for (const char* key :
+         {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
       std::optional<int32_t> id;
       if (read_id(checkpoint.metadata(), key, id) && id && *id < tokenizer.vocab_size()) ids.insert(*id);
     }
@@ -275,11 +290,10 @@ Result<SamplingParams> load_sampling(const Checkpoint& checkpoint, const Network
   if (is_folder(checkpoint)) {
     auto generation = read_object(checkpoint.path() / "generation_config.json");
     if (!generation) return generation.error();
-    const Status statuses[] = {read_number(*generation, "temperature", params.temperature),
-                               read_number(*generation, "top_p", params.top_p),
-                               read_number(*generation, "top_k", params.top_k),
-                               read_number(*generation, "min_p", params.min_p),
-                               read_number(*generation, "repetition_penalty", params.repetition_penalty)};
+    const Status statuses[] = {
+        read_number(*generation, "temperature", params.temperature), read_number(*generation, "top_p", params.top_p),
+        read_number(*generation, "top_k", params.top_k), read_number(*generation, "min_p", params.min_p),
+        read_number(*generation, "repetition_penalty", params.repetition_penalty)};
     for (const auto& status : statuses)
       if (!status) return status.error();
   }

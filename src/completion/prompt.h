@@ -8,7 +8,7 @@ namespace drafthorse {
 
 struct PreparedPrompt {
   std::vector<int32_t> tokens;
-  std::string text;                 // of a plain text prompt, for echo
+  std::string text;  // of a plain text prompt, for echo
   ReasoningSplitter::Start reasoning = ReasoningSplitter::Start::off;
 };
 

@@ -18,7 +18,9 @@ size_t partial(std::string_view text, std::string_view marker) {
 }  // namespace
 
 ReasoningSplitter::ReasoningSplitter(Start start)
-    : state_(start == Start::off ? State::text : start == Start::maybe ? State::opening : State::after_open) {}
+    : state_(start == Start::off     ? State::text
+             : start == Start::maybe ? State::opening
+                                     : State::after_open) {}
 
 ReasoningSplitter::Pieces ReasoningSplitter::feed(std::string_view input) {
   Pieces out;

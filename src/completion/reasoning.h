@@ -9,11 +9,13 @@ namespace drafthorse {
 class ReasoningSplitter {
  public:
   enum class Start {
-    off,      // everything is text
-    maybe,    // reasoning if the answer begins with <think> (white space before it allowed)
-    inside,   // the prompt opened the block
+    off,     // everything is text
+    maybe,   // reasoning if the answer begins with <think> (white space before it allowed)
+    inside,  // the prompt opened the block
   };
-  struct Pieces { std::string reasoning, text; };
+  struct Pieces {
+    std::string reasoning, text;
+  };
 
   explicit ReasoningSplitter(Start start);
 

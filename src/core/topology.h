@@ -8,9 +8,9 @@
 namespace drafthorse {
 
 struct CpuLimits {
-  std::vector<int> cpus;           // logical CPUs of the affinity mask
-  int cores = 1;                   // distinct physical cores among them (hyper-thread siblings count once)
-  std::optional<double> quota;     // cgroup limit in CPUs (v2 cpu.max, v1 cfs quota), the tightest of all levels
+  std::vector<int> cpus;        // logical CPUs of the affinity mask
+  int cores = 1;                // distinct physical cores among them (hyper-thread siblings count once)
+  std::optional<double> quota;  // cgroup limit in CPUs (v2 cpu.max, v1 cfs quota), the tightest of all levels
   // min(cores, quota rounded down), at least 1.
   int workers() const;
 };

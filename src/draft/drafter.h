@@ -12,7 +12,7 @@ namespace drafthorse {
 class Drafter {
  public:
   virtual ~Drafter() = default;
-  virtual std::string_view name() const = 0;          // "lookup", "mtp", …
+  virtual std::string_view name() const = 0;  // "lookup", "mtp", …
   // Tells the drafter that the sequence grew by these tokens (prompt or accepted output). Amortised O(1) a token.
   virtual void extend(std::span<const int32_t> tokens) = 0;
   // Up to `limit` tokens that may follow the sequence; empty when it has no idea.

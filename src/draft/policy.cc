@@ -8,8 +8,8 @@ namespace {
 
 // What a class is taken to be worth before anything was seen: from short matches to long ones.
 constexpr std::array<double, kEvidenceClasses> kPrior = {0.5, 0.35, 0.5, 0.65, 0.8, 0.93};
-constexpr double kPriorTrials = 3;    // observations that the prior weighs as much as at first; it fades like them
-constexpr double kFade = 0.96;        // weight that an observation keeps when the next one arrives
+constexpr double kPriorTrials = 3;  // observations that the prior weighs as much as at first; it fades like them
+constexpr double kFade = 0.96;      // weight that an observation keeps when the next one arrives
 // Expected gain below which a step is left alone: timing noise and the cost of proposing are of this size.
 constexpr double kLeastGain = 1.03;
 
@@ -63,7 +63,8 @@ double step_cost(std::span<const double> cost, int rows) {
   if (last < 1) return 1;
   if (rows <= last) return cost[static_cast<size_t>(std::max(rows, 1))];
   const int base = std::max(1, last / 2);
-  const double slope = last > base ? (cost[static_cast<size_t>(last)] - cost[static_cast<size_t>(base)]) / (last - base) : 0;
+  const double slope =
+      last > base ? (cost[static_cast<size_t>(last)] - cost[static_cast<size_t>(base)]) / (last - base) : 0;
   return cost[static_cast<size_t>(last)] + slope * (rows - last);
 }
 
@@ -91,7 +92,8 @@ std::vector<int> allot_drafts(std::span<const DraftOffer> offers, int decode_row
     for (size_t i = 0; i < offers.size(); ++i) {
       for (int k = allotted[i] + 1; k < static_cast<int>(gain[i].size()); ++k) {
         const auto now = static_cast<size_t>(allotted[i]);
-        const double moved = (tokens + gain[i][static_cast<size_t>(k)] - gain[i][now]) / step_cost(cost, rows + k - allotted[i]);
+        const double moved =
+            (tokens + gain[i][static_cast<size_t>(k)] - gain[i][now]) / step_cost(cost, rows + k - allotted[i]);
         if (moved > best_rate) {
           best_rate = moved;
           best = i;

@@ -24,7 +24,9 @@ class Acceptance {
 
  private:
   static constexpr int kRanges = 5;
-  struct Estimate { double trials = 0, successes = 0, prior = 1; };
+  struct Estimate {
+    double trials = 0, successes = 0, prior = 1;
+  };
 
   std::array<std::array<Estimate, kRanges>, kEvidenceClasses> estimates_;
 };
@@ -51,7 +53,7 @@ double step_cost(std::span<const double> cost, int rows);
 struct DraftOffer {
   const Acceptance* acceptance = nullptr;
   int evidence = 0;
-  int length = 0;     // tokens proposed, at most kMostDraft
+  int length = 0;  // tokens proposed, at most kMostDraft
 };
 
 // Hands out draft rows: how many of each offer to verify in a step that has `other_rows` rows anyway (decode rows of

@@ -16,12 +16,12 @@
 namespace drafthorse {
 namespace {
 
-constexpr int kShort = 3, kLong = 12;     // tokens of an indexed n-gram
-constexpr int kMostCandidates = 32;       // of one chain that a search looks at
-constexpr int kMostCompared = 64;         // tokens a candidate is followed backwards
-constexpr int kRealignReach = 24;         // positions past a broken match that a realignment may jump to
-constexpr int kRealignFrom = 8;           // shortest match whose breaking starts a realignment
-constexpr int kRealignTokens = 8;         // tokens after the break during which it is tried
+constexpr int kShort = 3, kLong = 12;  // tokens of an indexed n-gram
+constexpr int kMostCandidates = 32;    // of one chain that a search looks at
+constexpr int kMostCompared = 64;      // tokens a candidate is followed backwards
+constexpr int kRealignReach = 24;      // positions past a broken match that a realignment may jump to
+constexpr int kRealignFrom = 8;        // shortest match whose breaking starts a realignment
+constexpr int kRealignTokens = 8;      // tokens after the break during which it is tried
 
 // Open addressing from n-gram hash to the last position that ended such an n-gram.
 class PositionTable {
@@ -174,9 +174,9 @@ class PromptLookup final : public Drafter {
   std::vector<int32_t> tokens_;
   std::vector<int32_t> previous_short_, previous_long_;
   PositionTable short_, long_;
-  int32_t next_ = -1;      // position after the match in progress: its token is the first draft; -1: no match
-  int matched_ = 0;        // its length (at least)
-  bool realigned_ = false; // the match in progress began as a realignment and is not confirmed yet
+  int32_t next_ = -1;       // position after the match in progress: its token is the first draft; -1: no match
+  int matched_ = 0;         // its length (at least)
+  bool realigned_ = false;  // the match in progress began as a realignment and is not confirmed yet
   int32_t broken_at_ = -1, broken_when_ = 0;
 };
 

@@ -93,7 +93,8 @@ struct Engine::Impl {
     if (by_id.size() >= most) {
       ++stats.rejected;
       return Error{ErrorKind::busy,
-                   fmt::format("{} requests are running or waiting, which is the limit; try again later", by_id.size()), ""};
+                   fmt::format("{} requests are running or waiting, which is the limit; try again later", by_id.size()),
+                   ""};
     }
     const RequestId id = ++last_id;
     auto sequence = std::make_shared<Sequence>(id, std::move(request), std::move(sink));
@@ -256,7 +257,8 @@ struct Engine::Impl {
     for (const auto& s : members) {
       const int count = static_cast<int>(s->rows.size() - s->draft.size());
       const bool whole = count == s->pending();
-      batch.push_back({s->state.get(), s->rows, whole ? s->draft.empty() ? LogitRows::last : LogitRows::all : LogitRows::none});
+      batch.push_back(
+          {s->state.get(), s->rows, whole ? s->draft.empty() ? LogitRows::last : LogitRows::all : LogitRows::none});
       lengths.push_back(s->state->length());
       rows += s->rows.size();
     }
@@ -331,10 +333,8 @@ struct Engine::Impl {
       const bool agrees = row < s.draft.size() && token == s.draft[row];
       if (agrees) ++accepted;
       const auto& stops = s.request.stop_tokens;
-      if (std::find(stops.begin(), stops.end(), token) != stops.end())
-        reason = FinishReason::stop;
-      else if (s.room(model->context()) <= 0)
-        reason = FinishReason::length;
+      if (std::find(stops.begin(), stops.end(), token) != stops.end()) reason = FinishReason::stop;
+      else if (s.room(model->context()) <= 0) reason = FinishReason::length;
       if (!agrees) break;
     }
     const int base = static_cast<int>(old_size) - before;  // tokens that were pending
@@ -384,7 +384,9 @@ struct Engine::Impl {
       if (found == by_id.end()) return;
       s = std::move(found->second);
       by_id.erase(found);
-      (reason == FinishReason::cancelled ? stats.cancelled : reason == FinishReason::error ? stats.failed : stats.finished)++;
+      (reason == FinishReason::cancelled ? stats.cancelled
+       : reason == FinishReason::error   ? stats.failed
+                                         : stats.finished)++;
       stats.prompt_tokens += static_cast<uint64_t>(s->stats.prompt_tokens);
       stats.completion_tokens += static_cast<uint64_t>(s->stats.completion_tokens);
       for (const auto& [name, d] : s->stats.by_drafter) {
@@ -417,9 +419,9 @@ struct Engine::Impl {
 
   std::unique_ptr<Model> model;
   EngineOptions options;
-  std::vector<double> row_cost;         // as measured at the start
+  std::vector<double> row_cost;  // as measured at the start
 
-  mutable std::mutex mutex;             // guards what follows, up to the blank line
+  mutable std::mutex mutex;  // guards what follows, up to the blank line
   std::condition_variable wake;
   bool stopping = false;
   RequestId last_id = 0;
@@ -427,8 +429,8 @@ struct Engine::Impl {
   std::unordered_map<RequestId, SequencePtr> by_id;
   EngineStats stats;
 
-  std::vector<SequencePtr> running;     // engine thread only, oldest first
-  bool memory_short = false;            // a sequence gave its memory back; nobody is admitted until one finishes
+  std::vector<SequencePtr> running;  // engine thread only, oldest first
+  bool memory_short = false;         // a sequence gave its memory back; nobody is admitted until one finishes
   LiveCosts live_costs{{}};
   KeptStates kept;
   SamplerScratch scratch;

@@ -15,14 +15,14 @@
 namespace drafthorse {
 
 struct EngineOptions {
-  int max_queue = 64;               // waiting requests beyond the running ones; more is `busy`
-  int max_running = 16;             // sequences that share steps
-  int prefill_chunk = 256;          // most prefill rows a step carries
-  std::string draft = "auto";       // server-wide: off overrides requests' auto
-  std::string policy_cache;         // file for measured row costs; empty: do not keep
-  std::string policy_key;           // what the costs belong to: checkpoint identity; the model's description is added
-  std::vector<double> row_cost;     // [1..16] relative step costs to use in place of measuring (index 0 unused)
-  int kept_states = 4;              // finished sequences whose states stay for prompts that extend them; 0: none
+  int max_queue = 64;            // waiting requests beyond the running ones; more is `busy`
+  int max_running = 16;          // sequences that share steps
+  int prefill_chunk = 256;       // most prefill rows a step carries
+  std::string draft = "auto";    // server-wide: off overrides requests' auto
+  std::string policy_cache;      // file for measured row costs; empty: do not keep
+  std::string policy_key;        // what the costs belong to: checkpoint identity; the model's description is added
+  std::vector<double> row_cost;  // [1..16] relative step costs to use in place of measuring (index 0 unused)
+  int kept_states = 4;           // finished sequences whose states stay for prompts that extend them; 0: none
   // Makes a request's drafter; empty: prompt lookup.
   std::function<std::unique_ptr<Drafter>(const EngineRequest&)> make_drafter;
 };
@@ -40,7 +40,7 @@ class Engine {
  public:
   // Takes the model; measures row costs (or reads them from policy_cache) before it returns.
   Engine(std::unique_ptr<Model> model, EngineOptions options);
-  ~Engine();                                   // cancels everything and joins
+  ~Engine();  // cancels everything and joins
 
   // Error: busy (queue full), context_length (prompt does not fit), invalid_argument (empty prompt, bad token id).
   Result<RequestId> submit(EngineRequest request, std::shared_ptr<TokenSink> sink);

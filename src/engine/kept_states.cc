@@ -19,7 +19,8 @@ std::unique_ptr<State> KeptStates::take(std::span<const int32_t> prompt) {
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
     const size_t most = std::min(it->tokens.size(), prompt.size() - 1);
     const auto end = it->tokens.begin() + static_cast<ptrdiff_t>(most);
-    const auto shared = static_cast<size_t>(std::mismatch(it->tokens.begin(), end, prompt.begin()).first - it->tokens.begin());
+    const auto shared =
+        static_cast<size_t>(std::mismatch(it->tokens.begin(), end, prompt.begin()).first - it->tokens.begin());
     if (shared > best_shared && shared * 2 >= it->tokens.size()) {
       best_shared = shared;
       best = it;

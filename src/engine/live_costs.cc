@@ -7,10 +7,10 @@
 namespace drafthorse {
 namespace {
 
-constexpr double kLearn = 0.1;         // weight of one observation
-constexpr double kForget = 0.01;       // way back to the measured table a step without drafts: parked is not forever
+constexpr double kLearn = 0.1;    // weight of one observation
+constexpr double kForget = 0.01;  // way back to the measured table a step without drafts: parked is not forever
 constexpr double kLeast = 0.2, kMost = 8;  // of the scale
-constexpr double kOutlier = 3;         // times what was expected: a step that something else interrupted
+constexpr double kOutlier = 3;             // times what was expected: a step that something else interrupted
 
 }  // namespace
 

@@ -20,7 +20,7 @@ class LiveCosts {
 
  private:
   std::vector<double> measured_, cost_;
-  double one_ = 0;     // seconds of a 1-row step, recent mean; 0: none yet
+  double one_ = 0;  // seconds of a 1-row step, recent mean; 0: none yet
   double scale_ = 1;
 };
 

@@ -13,41 +13,46 @@
 namespace drafthorse {
 
 struct SamplingParams {
-  float temperature = 1.0f;          // 0: greedy
+  float temperature = 1.0f;  // 0: greedy
   float top_p = 1.0f, min_p = 0.0f;
-  int top_k = 0;                     // 0: off
-  float repetition_penalty = 1.0f;   // over prompt and output, as in the CTRL paper (divide/multiply)
+  int top_k = 0;                    // 0: off
+  float repetition_penalty = 1.0f;  // over prompt and output, as in the CTRL paper (divide/multiply)
   float presence_penalty = 0.0f, frequency_penalty = 0.0f;  // over the output, as OpenAI defines them
   std::vector<std::pair<int32_t, float>> logit_bias;
   uint64_t seed = 0;
-  bool logprobs = false;             // report the chosen token's log probability
-  int top_logprobs = 0;              // and those of the k likeliest
+  bool logprobs = false;  // report the chosen token's log probability
+  int top_logprobs = 0;   // and those of the k likeliest
 };
 
 struct EngineRequest {
-  std::vector<int32_t> prompt;       // at least one token
-  int max_tokens = 0;                // 0: until the context is full
+  std::vector<int32_t> prompt;  // at least one token
+  int max_tokens = 0;           // 0: until the context is full
   SamplingParams sampling;
   std::vector<int32_t> stop_tokens;  // end the answer; reported as the last TokenEvent, never as text
   std::string draft = "auto";        // auto | off | lookup
   int max_draft = 0;                 // 0: the policy's choice; tests force 1..16
 };
 
-struct TopLogprob { int32_t token; float logprob; };
+struct TopLogprob {
+  int32_t token;
+  float logprob;
+};
 struct TokenEvent {
   int32_t token = 0;
-  float logprob = 0;                 // of the model's distribution (temperature 1, before filters); if asked
+  float logprob = 0;  // of the model's distribution (temperature 1, before filters); if asked
   std::vector<TopLogprob> top;
 };
 
 enum class FinishReason { stop, length, cancelled, error };
 
 // steps: verify calls that carried its drafts; parked: calls where it had a proposal that did not pay.
-struct DrafterStats { int64_t proposed = 0, accepted = 0, steps = 0, parked = 0; };
+struct DrafterStats {
+  int64_t proposed = 0, accepted = 0, steps = 0, parked = 0;
+};
 
 struct RequestStats {
   int prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
-  DrafterStats speculation;                          // steps: all model calls that produced output tokens
+  DrafterStats speculation;  // steps: all model calls that produced output tokens
   std::map<std::string, DrafterStats> by_drafter;
   double queue_seconds = 0, prefill_seconds = 0, decode_seconds = 0;
 };

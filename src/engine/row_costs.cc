@@ -14,10 +14,10 @@
 namespace drafthorse {
 namespace {
 
-constexpr int kPrefix = 8;             // positions before the measured rows
-constexpr size_t kKeptKeys = 64;       // of one cache file
-constexpr double kSlowStep = 0.15;     // seconds of a 1-row step from which on fewer sizes are measured
-constexpr double kMeasuringTime = 0.6; // seconds after which no further round begins
+constexpr int kPrefix = 8;              // positions before the measured rows
+constexpr size_t kKeptKeys = 64;        // of one cache file
+constexpr double kSlowStep = 0.15;      // seconds of a 1-row step from which on fewer sizes are measured
+constexpr double kMeasuringTime = 0.6;  // seconds after which no further round begins
 
 double seconds_of_run(Model& model, State& state, std::span<const int32_t> tokens) {
   const int before = state.length();
@@ -80,7 +80,8 @@ std::vector<double> measure_row_costs(Model& model) {
   const std::span rows = std::span(tokens).subspan(kPrefix);
   seconds_of_run(model, *state, rows.first(1));  // the first run pays for pages and caches
   const bool slow = seconds_of_run(model, *state, rows.first(1)) > kSlowStep;
-  const std::vector<int> sizes = slow ? std::vector{1, 2, 4, 8, 16} : std::vector{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16};
+  const std::vector<int> sizes =
+      slow ? std::vector{1, 2, 4, 8, 16} : std::vector{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16};
   std::vector<double> cost(kMeasuredRows + 1, 0);
   // Rounds over all sizes, not all runs of one size at once: a disturbance then hits one run of each.
   const auto start = std::chrono::steady_clock::now();

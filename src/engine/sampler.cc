@@ -185,7 +185,8 @@ int32_t gumbel_best(std::span<const float> row, Scale scale, uint64_t seed, uint
       const float z = scale(row[i]);
       // Noise of d needs v < exp(-d) <= 2^-floor(1.4426 d), as v <= -ln(1 - v): compare the leading zeros first.
       const double needed = best - z;
-      if (needed > 1 && std::countl_zero(bits[i - first]) < static_cast<int>(std::min(needed, 40.0) * 1.4426) - 1) continue;
+      if (needed > 1 && std::countl_zero(bits[i - first]) < static_cast<int>(std::min(needed, 40.0) * 1.4426) - 1)
+        continue;
       const double score = z + gumbel(bits[i - first]);
       if (score > best) {
         best = score;
@@ -218,11 +219,12 @@ void select_candidates(std::span<const float> row, Scale scale, const SamplingPa
 }
 
 Error not_finite(uint64_t position) {
-  return {ErrorKind::internal,
-          fmt::format("the logits at position {} are not finite; the checkpoint may be damaged, or a penalty or bias is "
-                      "out of proportion",
-                      position),
-          ""};
+  return {
+      ErrorKind::internal,
+      fmt::format("the logits at position {} are not finite; the checkpoint may be damaged, or a penalty or bias is "
+                  "out of proportion",
+                  position),
+      ""};
 }
 
 Error in_range(const char* field, const char* range, double found) {
@@ -249,7 +251,8 @@ Status validate_sampling(const SamplingParams& p, int vocab) {
   if (p.top_k < 0) return in_range("top_k", "0 (off) or more", p.top_k);
   if (!(p.repetition_penalty >= 0.01 && p.repetition_penalty <= 100))
     return in_range("repetition_penalty", "between 0.01 and 100", p.repetition_penalty);
-  if (!(std::abs(p.presence_penalty) <= 100)) return in_range("presence_penalty", "between -100 and 100", p.presence_penalty);
+  if (!(std::abs(p.presence_penalty) <= 100))
+    return in_range("presence_penalty", "between -100 and 100", p.presence_penalty);
   if (!(std::abs(p.frequency_penalty) <= 100))
     return in_range("frequency_penalty", "between -100 and 100", p.frequency_penalty);
   if (p.top_logprobs < 0 || p.top_logprobs > 20) return in_range("top_logprobs", "between 0 and 20", p.top_logprobs);

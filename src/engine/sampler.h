@@ -41,7 +41,10 @@ class Sampler {
   const SamplingParams& params() const { return params_; }
 
  private:
-  struct Count { bool in_prompt = false; int in_output = 0; };
+  struct Count {
+    bool in_prompt = false;
+    int in_output = 0;
+  };
 
   bool has_penalties() const;
   std::span<const float> adjusted(std::span<const float> logits, SamplerScratch& scratch) const;

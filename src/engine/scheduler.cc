@@ -23,8 +23,8 @@ void propose(Sequence& s, const StepLimits& limits) {
     return;
   }
   if (s.draft.size() > static_cast<size_t>(limit)) s.draft.resize(static_cast<size_t>(limit));
-  const auto unknown = std::find_if(s.draft.begin(), s.draft.end(),
-                                    [&](int32_t token) { return token < 0 || token >= limits.vocab; });
+  const auto unknown =
+      std::find_if(s.draft.begin(), s.draft.end(), [&](int32_t token) { return token < 0 || token >= limits.vocab; });
   s.draft.erase(unknown, s.draft.end());
 }
 
@@ -55,7 +55,8 @@ void plan_step(std::span<const std::shared_ptr<Sequence>> running, const StepLim
     Sequence& s = *sequence;
     const int pending = s.pending();
     // Prompts share the chunk evenly, so that a short one does not wait for a long one; what one leaves, the next has.
-    const int share = prefilling > 0 ? (prefill_left + static_cast<int>(prefilling) - 1) / static_cast<int>(prefilling) : 0;
+    const int share =
+        prefilling > 0 ? (prefill_left + static_cast<int>(prefilling) - 1) / static_cast<int>(prefilling) : 0;
     const int count = pending == 1 ? 1 : std::min(pending, share);
     const auto first = s.tokens.begin() + s.state->length();
     s.rows.assign(first, first + count);

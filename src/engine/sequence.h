@@ -27,20 +27,20 @@ struct Sequence {
 
   // Prompt and output. The state holds a beginning of it; what is beyond must be run. In decode that is one token.
   std::vector<int32_t> tokens;
-  std::unique_ptr<State> state;        // null while queued
+  std::unique_ptr<State> state;  // null while queued
   Sampler sampler;
-  std::unique_ptr<Drafter> drafter;    // null: drafting is off
+  std::unique_ptr<Drafter> drafter;  // null: drafting is off
   Acceptance acceptance;
   Shadow shadow;
   RequestStats stats;
   Clock::time_point submitted = Clock::now(), admitted, first_token;
-  int reserved = 0;                    // positions that the state has memory for
-  bool was_admitted = false;           // a sequence that had to give its memory back is admitted again later
+  int reserved = 0;           // positions that the state has memory for
+  bool was_admitted = false;  // a sequence that had to give its memory back is admitted again later
 
   // Of the step being made.
-  std::vector<int32_t> draft;          // what the drafter proposed, then what is verified
+  std::vector<int32_t> draft;  // what the drafter proposed, then what is verified
   int evidence = 0;
-  std::vector<int32_t> rows;           // the tokens that the step runs
+  std::vector<int32_t> rows;  // the tokens that the step runs
 
   int pending() const { return static_cast<int>(tokens.size()) - state->length(); }
   // Output tokens that the request may still have.

@@ -18,17 +18,17 @@ enum class Bias { none, required, if_present };
 struct DenseConfig {
   std::string family;
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0;
-  int vocab = 0;                    // 0: as many as the embedding has rows
+  int vocab = 0;  // 0: as many as the embedding has rows
   int context_length = 0;
   double eps = 1e-6;
   double rope_base = 10000;
   int rope_dims = 0;
   RopeScaling rope_scaling;
   bool rope_interleaved = false;
-  std::vector<int> windows;         // [layers]; empty: no layer has a window
+  std::vector<int> windows;  // [layers]; empty: no layer has a window
   Bias qkv_bias = Bias::none, output_bias = Bias::none, mlp_bias = Bias::none;
   bool qk_norms = false;
-  bool head_required = false;       // the checkpoint says that its head is not tied
+  bool head_required = false;  // the checkpoint says that its head is not tied
 };
 
 // Names of one layout; the names of a block's tensors follow block_prefix with {} as the layer, and every linear and
@@ -36,8 +36,8 @@ struct DenseConfig {
 struct DenseNames {
   std::string_view embedding, final_norm, head, block_prefix;
   std::string_view before_mixer, q, k, v, o, q_norm, k_norm, before_ffn, gate, up, down;
-  std::string_view rope_divisors;            // empty: the layout has none
-  std::string_view ignored_suffix;           // tensors that carry nothing of the model's own; empty: none
+  std::string_view rope_divisors;   // empty: the layout has none
+  std::string_view ignored_suffix;  // tensors that carry nothing of the model's own; empty: none
 };
 extern const DenseNames kHuggingFaceNames;
 extern const DenseNames kGgufNames;

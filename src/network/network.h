@@ -32,8 +32,8 @@ struct Norm {
 // Rotary position embedding of the first `dims` elements of a head: angle(i, position) = position * inv_freq[i].
 // half split: pairs (i, i + dims/2); interleaved: pairs (2i, 2i+1). Both parts are multiplied by `scale` (yarn).
 struct Rope {
-  int dims = 0;                   // 0: no rope on this layer
-  std::vector<float> inv_freq;    // [dims / 2]
+  int dims = 0;                 // 0: no rope on this layer
+  std::vector<float> inv_freq;  // [dims / 2]
   float scale = 1.0f;
   bool interleaved = false;
 };
@@ -41,11 +41,11 @@ struct Rope {
 struct Attention {
   Linear q, k, v, o;
   int heads = 0, kv_heads = 0, head_dim = 0;
-  std::optional<Norm> q_norm, k_norm;   // per head, before rope
+  std::optional<Norm> q_norm, k_norm;  // per head, before rope
   Rope rope;
-  float scale = 0;                      // multiplies q.k; usually 1/sqrt(head_dim)
-  int window = 0;                       // sliding window: key j is seen by query i iff i - j < window; 0: all
-  float softcap = 0;                    // 0: none; else scores = cap * tanh(scores / cap)
+  float scale = 0;    // multiplies q.k; usually 1/sqrt(head_dim)
+  int window = 0;     // sliding window: key j is seen by query i iff i - j < window; 0: all
+  float softcap = 0;  // 0: none; else scores = cap * tanh(scores / cap)
 };
 
 enum class Activation { silu, gelu_tanh };
@@ -57,10 +57,10 @@ struct Mlp {
 
 struct Block {
   Norm before_mixer;
-  std::variant<Attention> mixer;        // DeltaNet joins with the hybrid families
+  std::variant<Attention> mixer;  // DeltaNet joins with the hybrid families
   std::optional<Norm> after_mixer;
   Norm before_ffn;
-  std::variant<Mlp> ffn;                // Moe joins with the mixture families
+  std::variant<Mlp> ffn;  // Moe joins with the mixture families
   std::optional<Norm> after_ffn;
 };
 
@@ -69,12 +69,12 @@ struct Network {
   std::string family;                            // "llama", "qwen2", "qwen3"
   std::string name;                              // general.name or folder name, for people
   int hidden = 0, vocab = 0;
-  int context_length = 0;                        // positions the model was made for
-  TensorView embedding;                          // [vocab, hidden]
+  int context_length = 0;  // positions the model was made for
+  TensorView embedding;    // [vocab, hidden]
   float embedding_scale = 1.0f;
   std::vector<Block> blocks;
   Norm final_norm;
-  Linear head;                                   // [vocab, hidden]; the embedding itself when tied
+  Linear head;  // [vocab, hidden]; the embedding itself when tied
   bool tied_head = false;
   float logit_softcap = 0;
 };

@@ -12,13 +12,13 @@ namespace drafthorse {
 struct RopeScaling {
   enum class Kind { none, linear, llama3, yarn };
   Kind kind = Kind::none;
-  double factor = 1;                            // linear, llama3, yarn
-  double original_context = 0;                  // llama3, yarn: positions before stretching
+  double factor = 1;                                 // linear, llama3, yarn
+  double original_context = 0;                       // llama3, yarn: positions before stretching
   double low_freq_factor = 1, high_freq_factor = 4;  // llama3
-  double beta_fast = 32, beta_slow = 1;         // yarn: rotations at which interpolation begins and is complete
-  double mscale = 1, mscale_all_dim = 0;        // yarn: sizes of the attention factor
-  std::optional<double> attention_factor;       // yarn: given, not computed
-  bool truncate = true;                         // yarn: correction dimensions are rounded outwards
+  double beta_fast = 32, beta_slow = 1;              // yarn: rotations at which interpolation begins and is complete
+  double mscale = 1, mscale_all_dim = 0;             // yarn: sizes of the attention factor
+  std::optional<double> attention_factor;            // yarn: given, not computed
+  bool truncate = true;                              // yarn: correction dimensions are rounded outwards
 };
 
 // The table for the first `dims` elements of a head (dims even; 0: no rope).

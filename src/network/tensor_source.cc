@@ -17,10 +17,8 @@ bool has_matrix_product(Format format) {
     case Format::u8:
     case Format::i8:
     case Format::i64:
-    case Format::f8_e4m3:
-      return false;
-    default:
-      return true;
+    case Format::f8_e4m3: return false;
+    default: return true;
   }
 }
 

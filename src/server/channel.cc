@@ -80,18 +80,14 @@ class ChannelResponder final : public Responder {
 bool Channel::append(std::unique_lock<std::mutex>& lock, std::string_view bytes, bool bounded) {
   if (gone != Gone::no) return false;
   const bool fits = !bounded || pending.size() + in_flight + bytes.size() <= limit;
-  if (fits)
-    pending.append(bytes);
-  else
-    gone = Gone::slow;
+  if (fits) pending.append(bytes);
+  else gone = Gone::slow;
   const bool wake = !fits || !flush_posted;
   if (fits) flush_posted = true;
   const std::shared_ptr<Outlet> to = outlet;
   lock.unlock();
-  if (to && !fits)
-    to->abort_soon(Gone::slow);
-  else if (to && wake)
-    to->flush_soon();
+  if (to && !fits) to->abort_soon(Gone::slow);
+  else if (to && wake) to->flush_soon();
   return fits;
 }
 

@@ -9,38 +9,22 @@ namespace {
 
 std::string_view reason(int status) {
   switch (status) {
-    case 100:
-      return "Continue";
-    case 200:
-      return "OK";
-    case 204:
-      return "No Content";
-    case 400:
-      return "Bad Request";
-    case 401:
-      return "Unauthorized";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 408:
-      return "Request Timeout";
-    case 413:
-      return "Content Too Large";
-    case 415:
-      return "Unsupported Media Type";
-    case 429:
-      return "Too Many Requests";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 500:
-      return "Internal Server Error";
-    case 503:
-      return "Service Unavailable";
-    default:
-      return "Status";
+    case 100: return "Continue";
+    case 200: return "OK";
+    case 204: return "No Content";
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 403: return "Forbidden";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 408: return "Request Timeout";
+    case 413: return "Content Too Large";
+    case 415: return "Unsupported Media Type";
+    case 429: return "Too Many Requests";
+    case 431: return "Request Header Fields Too Large";
+    case 500: return "Internal Server Error";
+    case 503: return "Service Unavailable";
+    default: return "Status";
   }
 }
 
@@ -76,10 +60,8 @@ std::string response_head(int status, std::string_view content_type,
   if (status != 204) {
     append_header(out, "Content-Type", content_type);
     append_header(out, "X-Content-Type-Options", "nosniff");
-    if (length)
-      append_header(out, "Content-Length", std::to_string(*length));
-    else if (chunked)
-      append_header(out, "Transfer-Encoding", "chunked");
+    if (length) append_header(out, "Content-Length", std::to_string(*length));
+    else if (chunked) append_header(out, "Transfer-Encoding", "chunked");
   }
   for (const auto& [name, value] : headers) append_header(out, name, value);
   append_header(out, "Connection", keep_alive ? "keep-alive" : "close");

@@ -197,10 +197,8 @@ class Session final : public Outlet, public std::enable_shared_from_this<Session
   // Takes the body's bytes out of the shared budget: its length when it is known, the limit when it is not.
   bool reserve_body() {
     uint64_t want = 0;
-    if (parser_->content_length())
-      want = *parser_->content_length();
-    else if (parser_->chunked())
-      want = core_->options.max_body;
+    if (parser_->content_length()) want = *parser_->content_length();
+    else if (parser_->chunked()) want = core_->options.max_body;
     const uint64_t now = core_->body_bytes += want;
     reserved_ += want;
     if (want == 0 || now <= core_->options.max_body_total) return true;
@@ -418,8 +416,7 @@ struct HttpServer::Impl {
       count = core->sessions.size();
     }
     const size_t limit = static_cast<size_t>(core->options.max_connections);
-    if (count <= limit)
-      session->start();
+    if (count <= limit) session->start();
     else if (count <= limit + kMaxRefusals)
       session->start_refusal(fmt::format("The server has {} connections open and takes no more.", limit));
   }

@@ -12,10 +12,8 @@ std::string label(std::string_view name, std::string_view value) {
   std::string out = std::string(name) + "=\"";
   for (const char c : value) {
     if (c == '\\' || c == '"') out += '\\';
-    if (c == '\n')
-      out += "\\n";
-    else
-      out += c;
+    if (c == '\n') out += "\\n";
+    else out += c;
   }
   return out + "\"";
 }

@@ -31,10 +31,8 @@ void Server::run_loader() {
       return Error{ErrorKind::internal, std::string("Loading the model failed: ") + e.what(), ""};
     }
   }();
-  if (model)
-    service_.set_ready(*model);
-  else
-    service_.set_failed(model.error());
+  if (model) service_.set_ready(*model);
+  else service_.set_failed(model.error());
   if (model && setup_.ready) setup_.ready();
   std::lock_guard lock(mutex_);
   loaded_ = true;

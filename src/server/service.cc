@@ -357,10 +357,8 @@ void Service::metrics(const CallPtr& call) {
 
 void Service::models(const CallPtr& call) {
   json::array data;
-  if (const auto model = ready_model())
-    data.push_back(model_json(*model));
-  else
-    return reply(*call, not_ready(), "model_not_ready");
+  if (const auto model = ready_model()) data.push_back(model_json(*model));
+  else return reply(*call, not_ready(), "model_not_ready");
   reply(*call, json_response(json::object{{"object", "list"}, {"data", std::move(data)}}));
 }
 

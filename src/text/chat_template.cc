@@ -79,7 +79,8 @@ class JinjaChatTemplate : public ChatTemplate {
       if (renderer.mentions(name)) renderer.define(name, to_value(heap, variable.value()));
     }
     renderer.define("messages", to_value(heap, input.messages));
-    if (renderer.mentions("tools")) renderer.define("tools", input.tools.empty() ? Value() : to_value(heap, input.tools));
+    if (renderer.mentions("tools"))
+      renderer.define("tools", input.tools.empty() ? Value() : to_value(heap, input.tools));
     if (!input.variables.contains("documents")) renderer.define("documents", Value());
     renderer.define("add_generation_prompt", Value::boolean(input.add_generation_prompt));
   }

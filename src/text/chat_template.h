@@ -5,20 +5,20 @@
 #include <string>
 #include <string_view>
 
-#include <boost/json/object.hpp>
 #include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
 
 #include "core/result.h"
 
 namespace drafthorse {
 
 struct ChatTemplateInput {
-  boost::json::array messages;       // OpenAI messages; tool_calls[].function.arguments already parsed to objects
-  boost::json::array tools;          // empty: none given
-  boost::json::object variables;     // chat_template_kwargs: enable_thinking, …
+  boost::json::array messages;    // OpenAI messages; tool_calls[].function.arguments already parsed to objects
+  boost::json::array tools;       // empty: none given
+  boost::json::object variables;  // chat_template_kwargs: enable_thinking, …
   bool add_generation_prompt = true;
   std::string bos_token, eos_token;
-  int64_t now = 0;                   // unix seconds for strftime_now
+  int64_t now = 0;  // unix seconds for strftime_now
 };
 
 class ChatTemplate {

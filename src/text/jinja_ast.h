@@ -16,6 +16,7 @@ struct Arguments;
 using FilterFunction = Value (*)(Renderer&, Arguments&);
 using TestFunction = bool (*)(Renderer&, Arguments&);
 
+// clang-format off
 enum class Op : uint8_t {
   literal,      // index
   name,         // index
@@ -35,6 +36,7 @@ enum class Op : uint8_t {
   add, subtract, multiply, divide, floor_divide, modulo, power,
   namespace_attribute,  // target of set: name index, text
 };
+// clang-format on
 
 enum class Comparison : uint8_t { equal, not_equal, less, less_equal, greater, greater_equal, in, not_in };
 
@@ -70,7 +72,7 @@ struct MacroDefinition {
   std::vector<std::pair<std::string, uint32_t>> parameters;  // name, name index
   std::vector<Expression*> defaults;                         // of the last parameters
   Body body;
-  std::vector<uint32_t> unset;                               // names that start without a value (jinja_scopes.h)
+  std::vector<uint32_t> unset;  // names that start without a value (jinja_scopes.h)
   bool uses_caller = false, uses_kwargs = false, uses_varargs = false;
 };
 
@@ -86,7 +88,8 @@ enum class Action : uint8_t {
   filter_block,  // expression over the text of bodies[0]
   with,          // targets = values, bodies[0]
   scope,         // bodies[0] with names of its own
-  loop_break, loop_continue,
+  loop_break,
+  loop_continue,
 };
 
 struct Statement {

@@ -56,7 +56,8 @@ Value Renderer::evaluate(const Expression& node) {
       const Value object = evaluate(*node.parts[0]);
       for (size_t i = 0; i < 3; ++i)
         if (node.parts[i + 1]) bounds[i] = evaluate(*node.parts[i + 1]);
-      if (node.constant && (length(object) < 0 || object.is(Kind::dict))) return heap_.undefined(owner(object) + " has no slices");
+      if (node.constant && (length(object) < 0 || object.is(Kind::dict)))
+        return heap_.undefined(owner(object) + " has no slices");
       return slice(heap_, object, bounds[0], bounds[1], bounds[2]);
     }
     case Op::call: return evaluate_call(node);

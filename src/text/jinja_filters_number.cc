@@ -169,9 +169,10 @@ Value filter_tojson(Renderer& r, Arguments& a) {
 
 std::span<const FilterEntry> number_filters() {
   static constexpr FilterEntry kFilters[] = {
-      {"abs", filter_abs}, {"int", filter_int}, {"float", filter_float}, {"round", filter_round}, {"sum", filter_sum},
-      {"default", filter_default}, {"d", filter_default}, {"attr", filter_attr},
-      {"filesizeformat", filter_filesizeformat}, {"tojson", filter_tojson}};
+      {"abs", filter_abs},      {"int", filter_int},   {"float", filter_float},
+      {"round", filter_round},  {"sum", filter_sum},   {"default", filter_default},
+      {"d", filter_default},    {"attr", filter_attr}, {"filesizeformat", filter_filesizeformat},
+      {"tojson", filter_tojson}};
   return kFilters;
 }
 

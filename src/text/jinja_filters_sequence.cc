@@ -73,7 +73,8 @@ Value filter_sort(Renderer& r, Arguments& a) {
     const std::string_view names = b[3].text();
     for (size_t begin = 0; begin <= names.size();) {
       const size_t end = std::min(names.find(',', begin), names.size());
-      keys.push_back({AttributePath(r, r.heap().string(std::string(names.substr(begin, end - begin)))), case_sensitive});
+      keys.push_back(
+          {AttributePath(r, r.heap().string(std::string(names.substr(begin, end - begin)))), case_sensitive});
       begin = end + 1;
     }
   } else {
@@ -112,7 +113,8 @@ Value filter_items(Renderer& r, Arguments& a) {
   return r.heap().generator([&heap = r.heap(), source, iterator](Value& item) {
     if (source->is_undefined()) return false;
     if (!source->is(Kind::dict)) fail("Can only get item pairs from a mapping.");
-    if (!*iterator) iterator->emplace(heap, heap.make<ViewObject>(Ref<DictObject>(&source->as<DictObject>()), ViewOf::items));
+    if (!*iterator)
+      iterator->emplace(heap, heap.make<ViewObject>(Ref<DictObject>(&source->as<DictObject>()), ViewOf::items));
     return (*iterator)->next(item);
   });
 }
@@ -175,7 +177,8 @@ Value filter_unique(Renderer& r, Arguments& a) {
     LazyIterator items;
     Ref<DictObject> seen;
   };
-  auto state = std::make_shared<State>(State{{AttributePath(r, b[2]), b.flag(1, false)}, LazyIterator(r.heap(), b[0]), r.heap().make<DictObject>()});
+  auto state = std::make_shared<State>(
+      State{{AttributePath(r, b[2]), b.flag(1, false)}, LazyIterator(r.heap(), b[0]), r.heap().make<DictObject>()});
   return r.heap().generator([&r, state](Value& item) {
     while (state->items.next(item)) {
       const Value key = state->key(r, item);
@@ -218,7 +221,8 @@ Value filter_groupby(Renderer& r, Arguments& a) {
   for (size_t begin = 0; begin < items.size();) {
     size_t end = begin;
     std::vector<Value> members;
-    for (; end < items.size() && equal(items[end].first, items[begin].first); ++end) members.push_back(items[end].second);
+    for (; end < items.size() && equal(items[end].first, items[begin].first); ++end)
+      members.push_back(items[end].second);
     const Value name = case_sensitive ? items[begin].first : key.path(r, items[begin].second, key.otherwise);
     const Value group = r.heap().tuple({name, r.heap().list(std::move(members))});
     group.as<ListObject>().grouped = true;
@@ -290,7 +294,8 @@ Value filter_map(Renderer& r, Arguments& a) {
   const Value source = a.positional[0];
   if (!truth(source)) return r.heap().generator([](Value&) { return false; });
   const auto items = std::make_shared<LazyIterator>(r.heap(), source);
-  const auto attribute = std::find_if(a.named.begin(), a.named.end(), [](const auto& n) { return n.first == "attribute"; });
+  const auto attribute =
+      std::find_if(a.named.begin(), a.named.end(), [](const auto& n) { return n.first == "attribute"; });
   if (a.positional.size() == 1 && attribute != a.named.end()) {
     Value otherwise = Value::missing();
     for (const auto& [name, value] : a.named) {
@@ -354,13 +359,27 @@ Value filter_select(Renderer& r, Arguments& a) {
 }  // namespace
 
 std::span<const FilterEntry> sequence_filters() {
-  static constexpr FilterEntry kFilters[] = {
-      {"sort", filter_sort}, {"dictsort", filter_dictsort}, {"items", filter_items}, {"first", filter_first},
-      {"last", filter_last}, {"length", filter_length}, {"count", filter_length}, {"list", filter_list},
-      {"join", filter_join}, {"reverse", filter_reverse}, {"unique", filter_unique}, {"min", filter_extreme<false>},
-      {"max", filter_extreme<true>}, {"groupby", filter_groupby}, {"batch", filter_batch}, {"slice", filter_slice},
-      {"map", filter_map}, {"select", filter_select<true, false>}, {"reject", filter_select<false, false>},
-      {"selectattr", filter_select<true, true>}, {"rejectattr", filter_select<false, true>}};
+  static constexpr FilterEntry kFilters[] = {{"sort", filter_sort},
+                                             {"dictsort", filter_dictsort},
+                                             {"items", filter_items},
+                                             {"first", filter_first},
+                                             {"last", filter_last},
+                                             {"length", filter_length},
+                                             {"count", filter_length},
+                                             {"list", filter_list},
+                                             {"join", filter_join},
+                                             {"reverse", filter_reverse},
+                                             {"unique", filter_unique},
+                                             {"min", filter_extreme<false>},
+                                             {"max", filter_extreme<true>},
+                                             {"groupby", filter_groupby},
+                                             {"batch", filter_batch},
+                                             {"slice", filter_slice},
+                                             {"map", filter_map},
+                                             {"select", filter_select<true, false>},
+                                             {"reject", filter_select<false, false>},
+                                             {"selectattr", filter_select<true, true>},
+                                             {"rejectattr", filter_select<false, true>}};
   return kFilters;
 }
 

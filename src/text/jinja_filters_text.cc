@@ -121,7 +121,8 @@ Value filter_truncate(Renderer& r, Arguments& a) {
   const std::string_view end = b.string(3, "...");
   const int64_t limit = b.integer(1, 255), leeway = b.has_value(4) ? b.integer(4, 5) : 5;
   const int64_t end_length = count_code_points(end);
-  if (limit < end_length) fail("truncate expected length >= " + std::to_string(end_length) + ", got " + std::to_string(limit));
+  if (limit < end_length)
+    fail("truncate expected length >= " + std::to_string(end_length) + ", got " + std::to_string(limit));
   if (leeway < 0) fail("truncate expected leeway >= 0, got " + std::to_string(leeway));
   if (require_length(b[0]) <= limit + leeway) return b[0];
   if (!b[0].is_string()) fail(std::string("truncate expected a string, found ") + type_name(b[0]));
@@ -149,7 +150,8 @@ std::string url_quoted(std::string_view text, bool query) {
   std::string out;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x80 && isalnum(byte)) || c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !query)) out += c;
+    if ((byte < 0x80 && isalnum(byte)) || c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !query))
+      out += c;
     else if (c == ' ' && query) out += '+';
     else ((out += '%') += kHex[byte >> 4]) += kHex[byte & 15];
   }
@@ -187,12 +189,23 @@ Value filter_format(Renderer& r, Arguments& a) {
 }  // namespace
 
 std::span<const FilterEntry> text_filters() {
-  static constexpr FilterEntry kFilters[] = {
-      {"upper", converted<to_upper>}, {"lower", converted<to_lower>}, {"capitalize", converted<to_capitalised>},
-      {"title", filter_title}, {"trim", filter_trim}, {"replace", filter_replace}, {"string", filter_string},
-      {"safe", filter_safe}, {"escape", filter_escape}, {"e", filter_escape}, {"forceescape", filter_forceescape},
-      {"center", filter_center}, {"indent", filter_indent}, {"truncate", filter_truncate},
-      {"wordcount", filter_wordcount}, {"urlencode", filter_urlencode}, {"format", filter_format}};
+  static constexpr FilterEntry kFilters[] = {{"upper", converted<to_upper>},
+                                             {"lower", converted<to_lower>},
+                                             {"capitalize", converted<to_capitalised>},
+                                             {"title", filter_title},
+                                             {"trim", filter_trim},
+                                             {"replace", filter_replace},
+                                             {"string", filter_string},
+                                             {"safe", filter_safe},
+                                             {"escape", filter_escape},
+                                             {"e", filter_escape},
+                                             {"forceescape", filter_forceescape},
+                                             {"center", filter_center},
+                                             {"indent", filter_indent},
+                                             {"truncate", filter_truncate},
+                                             {"wordcount", filter_wordcount},
+                                             {"urlencode", filter_urlencode},
+                                             {"format", filter_format}};
   return kFilters;
 }
 

@@ -45,7 +45,7 @@ std::string digits_of(Int value, int base, bool upper) {
 }
 
 std::string grouped(std::string digits, char separator, size_t size) {
-  for (size_t i = digits.size(); i > size; ) digits.insert(i -= size, 1, separator);
+  for (size_t i = digits.size(); i > size;) digits.insert(i -= size, 1, separator);
   return digits;
 }
 
@@ -57,7 +57,8 @@ std::string float_digits(double value, const Spec& spec, char type) {  // of a n
   const char used = type == '\0' ? 'g' : type == '%' ? 'f' : type;
   const std::string format = std::string("%") + (spec.alternate ? "#" : "") + ".*" + used;
   std::string out(400 + static_cast<size_t>(precision), '\0');
-  out.resize(static_cast<size_t>(snprintf(out.data(), out.size(), format.c_str(), precision, type == '%' ? value * 100 : value)));
+  out.resize(static_cast<size_t>(
+      snprintf(out.data(), out.size(), format.c_str(), precision, type == '%' ? value * 100 : value)));
   if (type == '\0' && out.find_first_of(".en") == out.npos) out += ".0";
   return type == '%' ? out + '%' : out;
 }
@@ -80,7 +81,8 @@ std::string number_text(const Value& value, const Spec& spec) {
       digits = digits_of(magnitude, type == 'o' ? 8 : type == 'b' ? 2 : 16, type == 'X');
       if (spec.alternate) prefix = std::string("0") + type;
     } else if (type == 'c') {
-      if (value.as_int() < 0 || value.as_int() > 0x10FFFF || (value.as_int() >= 0xD800 && value.as_int() < 0xE000)) fail("%c arg not in range(0x110000)");
+      if (value.as_int() < 0 || value.as_int() > 0x10FFFF || (value.as_int() >= 0xD800 && value.as_int() < 0xE000))
+        fail("%c arg not in range(0x110000)");
       append_utf8(digits, static_cast<char32_t>(value.as_int()));
       return padded(digits, spec, '<', 0);
     } else {
@@ -169,7 +171,8 @@ struct PercentFormat {
 
   std::string formatted(Spec spec, char type, const Value& value) {
     if (type == 's' || type == 'r' || type == 'a')
-      return padded(cut(type == 's' ? to_text(heap, value) : representation(heap, value), spec.precision), spec, '>', 0);
+      return padded(cut(type == 's' ? to_text(heap, value) : representation(heap, value), spec.precision), spec, '>',
+                    0);
     if (type == 'c' && value.is_string()) {
       if (count_code_points(value.text()) != 1) fail("%c requires int or char");
       return padded(std::string(value.text()), spec, '>', 0);
@@ -177,11 +180,13 @@ struct PercentFormat {
     if (std::string_view("diuoxXeEfFgGc").find(type) == std::string_view::npos)
       fail(std::string("unsupported format character '") + type + "'");
     if (value.is_undefined()) fail_undefined(value);
-    if (!value.is_number()) fail(std::string("%") + type + " format: a real number is required, not " + type_name(value));
+    if (!value.is_number())
+      fail(std::string("%") + type + " format: a real number is required, not " + type_name(value));
     Value number = value;
     spec.type = type == 'i' || type == 'u' ? 'd' : type;
     if (spec.type == 'd' && !number.is_integral()) {
-      if (!std::isfinite(number.as_double()) || std::fabs(number.as_double()) > 1e38) fail("cannot convert float to integer");
+      if (!std::isfinite(number.as_double()) || std::fabs(number.as_double()) > 1e38)
+        fail("cannot convert float to integer");
       number = Value::integer(static_cast<Int>(number.as_double()));
     }
     if (std::string_view("oxXc").find(type) != std::string_view::npos && !number.is_integral())
@@ -190,7 +195,8 @@ struct PercentFormat {
     if (type == 'c') spec.align = spec.align == '<' ? '<' : '>', spec.fill = " ";
     if (number.is_integral() && spec.type == 'd' && spec.precision > 0) {
       std::string digits = int_text(number.as_int() < 0 ? -number.as_int() : number.as_int());
-      if (static_cast<int64_t>(digits.size()) < spec.precision) digits.insert(0, static_cast<size_t>(spec.precision) - digits.size(), '0');
+      if (static_cast<int64_t>(digits.size()) < spec.precision)
+        digits.insert(0, static_cast<size_t>(spec.precision) - digits.size(), '0');
       const std::string head = number.as_int() < 0 ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
       return padded(head + digits, spec, '>', head.size());
     }
@@ -207,7 +213,8 @@ struct PercentFormat {
       if (percent < format.size()) out.append(directive());
     }
     const bool all_used = values.is(Kind::tuple) ? used == values.as<ListObject>().items.size() : used == 1;
-    if (!all_used && !named && !values.is(Kind::dict) && !values.is(Kind::list)) fail("not all arguments converted during string formatting");
+    if (!all_used && !named && !values.is(Kind::dict) && !values.is(Kind::list))
+      fail("not all arguments converted during string formatting");
     return out.take();
   }
 };
@@ -225,11 +232,13 @@ struct BraceFormat {
     Value value = Value::missing();
     // As jinja2's sandbox formats: only a wholly empty field is numbered automatically.
     if (name.empty() || (!first.empty() && first.find_first_not_of("0123456789") == first.npos)) {
-      if (end == name.size() && (name.empty() ? automatic < 0 : automatic > 0)) fail("cannot switch between automatic and manual field numbering");
+      if (end == name.size() && (name.empty() ? automatic < 0 : automatic > 0))
+        fail("cannot switch between automatic and manual field numbering");
       size_t at = 0;
       const int64_t i = first.empty() ? automatic++ : read_number(first, at);
       if (!name.empty() && end == name.size()) automatic = -1;
-      if (i >= static_cast<int64_t>(arguments.positional.size())) fail("Replacement index " + std::to_string(i) + " out of range for positional args tuple");
+      if (i >= static_cast<int64_t>(arguments.positional.size()))
+        fail("Replacement index " + std::to_string(i) + " out of range for positional args tuple");
       value = arguments.positional[static_cast<size_t>(i)];
     } else {
       for (const auto& [key, argument] : arguments.named)
@@ -252,7 +261,8 @@ struct BraceFormat {
         const auto number = key.find_first_not_of("0123456789") == key.npos ? parse_int(key, 10) : std::nullopt;
         value = r.item(value, number ? Value::integer(*number) : r.heap().string(std::string(key)));
         rest.remove_prefix(end + 1);
-        if (!rest.empty() && rest[0] != '.' && rest[0] != '[') fail("Only '.' or '[' may follow ']' in format field specifier");
+        if (!rest.empty() && rest[0] != '.' && rest[0] != '[')
+          fail("Only '.' or '[' may follow ']' in format field specifier");
       }
     }
     return value;
@@ -281,10 +291,12 @@ struct BraceFormat {
       ++at;
     }
     spec.width = read_number(text, at);
-    if (at < text.size() && (text[at] == ',' || text[at] == '_')) (text[at++] == ',' ? spec.comma : spec.underscore) = true;
+    if (at < text.size() && (text[at] == ',' || text[at] == '_'))
+      (text[at++] == ',' ? spec.comma : spec.underscore) = true;
     if (at < text.size() && text[at] == '.') {
       ++at;
-      if (at >= text.size() || !isdigit(static_cast<unsigned char>(text[at]))) fail("Format specifier missing precision");
+      if (at >= text.size() || !isdigit(static_cast<unsigned char>(text[at])))
+        fail("Format specifier missing precision");
       spec.precision = read_number(text, at);
     }
     if (at < text.size()) spec.type = text[at++];
@@ -296,8 +308,10 @@ struct BraceFormat {
     if (text.empty()) return r.text(value);
     const Spec spec = parse(text);
     if (value.is_number()) return number_text(value, spec);
-    if (!value.is_string()) fail(std::string("unsupported format string passed to ") + type_name(value) + ".__format__");
-    if ((spec.type && spec.type != 's') || (spec.align == '=' && !spec.zero) || spec.sign != '-' || spec.alternate || spec.comma || spec.underscore)
+    if (!value.is_string())
+      fail(std::string("unsupported format string passed to ") + type_name(value) + ".__format__");
+    if ((spec.type && spec.type != 's') || (spec.align == '=' && !spec.zero) || spec.sign != '-' || spec.alternate ||
+        spec.comma || spec.underscore)
       fail("the format code is not one for strings");
     Spec plain = spec;
     if (plain.align == '=') plain.align = '<';
@@ -338,7 +352,8 @@ struct BraceFormat {
     Value value = field(field_text.substr(0, stop));
     std::string_view rest = field_text.substr(stop);
     if (!rest.empty() && rest[0] == '!') {
-      if (rest.size() < 2 || (rest[1] != 's' && rest[1] != 'r' && rest[1] != 'a')) fail("Unknown conversion specifier in format string");
+      if (rest.size() < 2 || (rest[1] != 's' && rest[1] != 'r' && rest[1] != 'a'))
+        fail("Unknown conversion specifier in format string");
       value = r.heap().string(rest[1] == 's' ? r.text(value) : representation(r.heap(), value));
       rest.remove_prefix(2);
     }

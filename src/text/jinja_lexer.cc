@@ -47,7 +47,8 @@ class Lexer {
   void add(TokenKind kind, std::string text) { tokens_.push_back({kind, line_, std::move(text)}); }
 
   void advance_to(size_t end) {
-    line_ += static_cast<int>(std::count(source_.begin() + static_cast<long>(position_), source_.begin() + static_cast<long>(end), '\n'));
+    line_ += static_cast<int>(
+        std::count(source_.begin() + static_cast<long>(position_), source_.begin() + static_cast<long>(end), '\n'));
     position_ = end;
   }
 
@@ -106,7 +107,8 @@ class Lexer {
     }
     const char what = source_[tag + 1];
     const char sign = sign_at(tag + 2);
-    const std::string_view text = before_tag(std::string_view(source_).substr(position_, tag - position_), sign, what != '{');
+    const std::string_view text =
+        before_tag(std::string_view(source_).substr(position_, tag - position_), sign, what != '{');
     if (!text.empty()) add(TokenKind::data, std::string(text));
     const size_t raw_end = what == '%' ? raw_begin(tag) : npos;
     advance_to(tag);
@@ -134,7 +136,8 @@ class Lexer {
   void comment() {
     const size_t end = source_.find("#}", position_ + 2);
     if (end == npos) fail("a comment is not closed: '#}' is missing");
-    const char sign = end > position_ + 2 && (source_[end - 1] == '-' || source_[end - 1] == '+') ? source_[end - 1] : '\0';
+    const char sign =
+        end > position_ + 2 && (source_[end - 1] == '-' || source_[end - 1] == '+') ? source_[end - 1] : '\0';
     advance_to(end);
     close(2, sign == '-', sign != '+');
   }
@@ -152,7 +155,8 @@ class Lexer {
       if (end_sign) ++at;
       if (source_.compare(at, 2, "%}") != 0) continue;
       line_starting_ = source_[position_ - 1] == '\n';
-      const std::string_view text = before_tag(std::string_view(source_).substr(position_, tag - position_), sign, true);
+      const std::string_view text =
+          before_tag(std::string_view(source_).substr(position_, tag - position_), sign, true);
       if (!text.empty()) add(TokenKind::data, std::string(text));
       advance_to(at);
       close(2, end_sign == '-', end_sign != '+');
@@ -190,7 +194,8 @@ class Lexer {
     size_t at = position_;
     const char32_t first = decode(source_, at);
     if (is_identifier_start(first)) {
-      for (size_t next = at; at < source_.size() && is_identifier_part(decode(source_, next)); at = next) {}
+      for (size_t next = at; at < source_.size() && is_identifier_part(decode(source_, next)); at = next) {
+      }
       add(TokenKind::name, source_.substr(position_, at - position_));
       position_ = at;
       return;
@@ -220,7 +225,9 @@ class Lexer {
 
   // Digits with single underscores between them, from `at`; the end of them, or `at` when there is none.
   size_t digits_end(size_t at) const {
-    const auto digit = [this](size_t i) { return i < source_.size() && std::isdigit(static_cast<unsigned char>(source_[i])); };
+    const auto digit = [this](size_t i) {
+      return i < source_.size() && std::isdigit(static_cast<unsigned char>(source_[i]));
+    };
     if (!digit(at)) return at;
     while (digit(at) || (at < source_.size() && source_[at] == '_' && digit(at + 1))) ++at;
     return at;
@@ -255,7 +262,10 @@ class Lexer {
   size_t integer_end(size_t whole) const {
     if (source_[position_] != '0') return whole;
     const char mark = position_ + 1 < source_.size() ? static_cast<char>(source_[position_ + 1] | 0x20) : '\0';
-    const std::string_view allowed = mark == 'b' ? "01" : mark == 'o' ? "01234567" : mark == 'x' ? "0123456789abcdefABCDEF" : "";
+    const std::string_view allowed = mark == 'b'   ? "01"
+                                     : mark == 'o' ? "01234567"
+                                     : mark == 'x' ? "0123456789abcdefABCDEF"
+                                                   : "";
     if (!allowed.empty()) {
       const auto digit = [&](size_t i) { return i < source_.size() && allowed.find(source_[i]) != npos; };
       size_t at = position_ + 2;
@@ -317,7 +327,11 @@ class Lexer {
       } else if (static_cast<unsigned char>(c) >= 0x80) {  // Python sees the escape of the character here
         char text[12];
         const char32_t code = decode(body, at);
-        snprintf(text, sizeof text, code < 0x100 ? "\\x%02x" : code < 0x10000 ? "\\u%04x" : "\\U%08x", static_cast<unsigned>(code));
+        snprintf(text, sizeof text,
+                 code < 0x100     ? "\\x%02x"
+                 : code < 0x10000 ? "\\u%04x"
+                                  : "\\U%08x",
+                 static_cast<unsigned>(code));
         out += text;
       } else {
         (out += '\\') += c;

@@ -8,7 +8,17 @@
 namespace drafthorse::jinja {
 
 enum class TokenKind : unsigned char {
-  data, block_begin, block_end, variable_begin, variable_end, name, string, integer, floating, symbol, end,
+  data,
+  block_begin,
+  block_end,
+  variable_begin,
+  variable_end,
+  name,
+  string,
+  integer,
+  floating,
+  symbol,
+  end,
 };
 
 struct Token {

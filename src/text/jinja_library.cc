@@ -8,7 +8,8 @@
 
 namespace drafthorse::jinja {
 
-Bound::Bound(std::string_view function, Arguments& arguments, std::initializer_list<std::string_view> names, size_t required)
+Bound::Bound(std::string_view function, Arguments& arguments, std::initializer_list<std::string_view> names,
+             size_t required)
     : function_(function), values_(names.size(), Value::missing()) {
   if (arguments.positional.size() > names.size())
     fail(std::string(function) + "() takes at most " + std::to_string(names.size()) + " argument(s), " +
@@ -22,7 +23,8 @@ Bound::Bound(std::string_view function, Arguments& arguments, std::initializer_l
     slot = std::move(value);
   }
   for (size_t i = 0; i < required; ++i)
-    if (values_[i].is_missing()) fail(std::string(function) + "() needs the argument '" + std::string(names.begin()[i]) + "'");
+    if (values_[i].is_missing())
+      fail(std::string(function) + "() needs the argument '" + std::string(names.begin()[i]) + "'");
 }
 
 int64_t Bound::integer(size_t i, int64_t otherwise) const {
@@ -98,7 +100,8 @@ void add_pairs(Renderer& r, DictObject& dict, const Value& source) {
   Iterator pairs(r.heap(), source);
   for (Value item; pairs.next(item);) {
     const auto pair = collect(r.heap(), item);
-    if (pair.size() != 2) fail("dictionary update sequence element has length " + std::to_string(pair.size()) + "; 2 is required");
+    if (pair.size() != 2)
+      fail("dictionary update sequence element has length " + std::to_string(pair.size()) + "; 2 is required");
     dict.set(pair[0], pair[1]);
   }
 }
@@ -273,9 +276,13 @@ Value find_attribute(Renderer& r, const Value& object, std::string_view name) {
 }
 
 void define_globals(Renderer& r) {
-  constexpr std::pair<const char*, Function> kGlobals[] = {
-      {"range", global_range}, {"dict", global_dict}, {"namespace", global_namespace}, {"cycler", global_cycler},
-      {"joiner", global_joiner}, {"raise_exception", global_raise_exception}, {"strftime_now", global_strftime_now}};
+  constexpr std::pair<const char*, Function> kGlobals[] = {{"range", global_range},
+                                                           {"dict", global_dict},
+                                                           {"namespace", global_namespace},
+                                                           {"cycler", global_cycler},
+                                                           {"joiner", global_joiner},
+                                                           {"raise_exception", global_raise_exception},
+                                                           {"strftime_now", global_strftime_now}};
   for (const auto& [name, function] : kGlobals)
     if (r.mentions(name)) r.define(name, r.heap().make<FunctionObject>(name, function));
 }

@@ -32,7 +32,8 @@ std::span<const FilterEntry> number_filters();
 // missing when they are not. Fails on too many or unknown ones.
 class Bound {
  public:
-  Bound(std::string_view function, Arguments& arguments, std::initializer_list<std::string_view> names, size_t required);
+  Bound(std::string_view function, Arguments& arguments, std::initializer_list<std::string_view> names,
+        size_t required);
   const Value& operator[](size_t i) const { return values_[i]; }
   bool has(size_t i) const { return !values_[i].is_missing(); }
   bool flag(size_t i, bool otherwise) const { return has(i) ? truth(values_[i]) : otherwise; }
@@ -48,7 +49,8 @@ class Bound {
 
 Value format_braces(Renderer& renderer, const Value& format, Arguments& arguments);  // "...".format(...)
 // text with `limit` occurrences of from replaced (negative: all), as str.replace.
-std::string replaced(Renderer& renderer, std::string_view text, std::string_view from, std::string_view to, int64_t limit);
+std::string replaced(Renderer& renderer, std::string_view text, std::string_view from, std::string_view to,
+                     int64_t limit);
 // str.isupper and str.islower.
 bool all_cased(Renderer& renderer, std::string_view text, bool upper);
 

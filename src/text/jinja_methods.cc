@@ -26,7 +26,9 @@ Value view_of(Renderer& r, const Value& self, Arguments& a, const char* name, Vi
   return r.heap().make<ViewObject>(Ref<DictObject>(&dict_of(self)), what);
 }
 Value dict_keys(Renderer& r, const Value& self, Arguments& a) { return view_of(r, self, a, "keys", ViewOf::keys); }
-Value dict_values(Renderer& r, const Value& self, Arguments& a) { return view_of(r, self, a, "values", ViewOf::values); }
+Value dict_values(Renderer& r, const Value& self, Arguments& a) {
+  return view_of(r, self, a, "values", ViewOf::values);
+}
 Value dict_items(Renderer& r, const Value& self, Arguments& a) { return view_of(r, self, a, "items", ViewOf::items); }
 Value dict_copy(Renderer&, const Value& self, Arguments& a) { return Bound("copy", a, {}, 0), self; }
 
@@ -81,13 +83,14 @@ Value float_is_integer(Renderer&, const Value& self, Arguments& a) {
   return Value::boolean(std::isfinite(self.as_double()) && std::floor(self.as_double()) == self.as_double());
 }
 
-constexpr MethodEntry kDictMethods[] = {
-    {"get", dict_get}, {"items", dict_items}, {"keys", dict_keys}, {"values", dict_values}, {"copy", dict_copy},
-    {"clear", forbidden}, {"pop", forbidden}, {"popitem", forbidden}, {"setdefault", forbidden}, {"update", forbidden}};
-constexpr MethodEntry kListMethods[] = {
-    {"count", list_count}, {"index", list_index}, {"copy", dict_copy}, {"append", forbidden}, {"clear", forbidden},
-    {"extend", forbidden}, {"insert", forbidden}, {"pop", forbidden}, {"remove", forbidden}, {"reverse", forbidden},
-    {"sort", forbidden}};
+constexpr MethodEntry kDictMethods[] = {{"get", dict_get},       {"items", dict_items},  {"keys", dict_keys},
+                                        {"values", dict_values}, {"copy", dict_copy},    {"clear", forbidden},
+                                        {"pop", forbidden},      {"popitem", forbidden}, {"setdefault", forbidden},
+                                        {"update", forbidden}};
+constexpr MethodEntry kListMethods[] = {{"count", list_count},  {"index", list_index}, {"copy", dict_copy},
+                                        {"append", forbidden},  {"clear", forbidden},  {"extend", forbidden},
+                                        {"insert", forbidden},  {"pop", forbidden},    {"remove", forbidden},
+                                        {"reverse", forbidden}, {"sort", forbidden}};
 constexpr MethodEntry kTupleMethods[] = {{"count", list_count}, {"index", list_index}};
 constexpr MethodEntry kRangeMethods[] = {{"count", range_count}, {"index", range_index}};
 constexpr MethodEntry kIntMethods[] = {{"bit_length", int_bit_length}};

@@ -94,7 +94,8 @@ Value matches_end(Renderer& r, const Value& self, Arguments& a) {
   const std::string_view text = self.text().substr(begin, end - begin);
   const auto matches = [&](const Value& affix) {
     if (affix.is_undefined()) fail_undefined(affix);
-    if (!affix.is_string()) fail(std::string(name) + " first arg must be str or a tuple of str, not " + type_name(affix));
+    if (!affix.is_string())
+      fail(std::string(name) + " first arg must be str or a tuple of str, not " + type_name(affix));
     return at_start ? text.starts_with(affix.text()) : text.ends_with(affix.text());
   };
   if (!b[0].is(Kind::tuple)) return Value::boolean(matches(b[0]));
@@ -133,7 +134,8 @@ std::vector<std::string_view> split_space(Renderer& r, std::string_view text, in
   return out;
 }
 
-std::vector<std::string_view> split_at(Renderer& r, std::string_view text, std::string_view separator, int64_t limit, bool from_right) {
+std::vector<std::string_view> split_at(Renderer& r, std::string_view text, std::string_view separator, int64_t limit,
+                                       bool from_right) {
   if (separator.empty()) fail("empty separator");
   r.heap().spend_on(text.size() * (from_right ? 1 + separator.size() / 32 : 1));
   std::vector<size_t> cuts;
@@ -178,7 +180,8 @@ Value split(Renderer& r, const Value& self, Arguments& a) {
   const int64_t limit = b.integer(1, -1);
   if (b.has_value(0)) return pieces(r, self, split_at(r, self.text(), b.string(0), limit, from_right));
   // Every cut from the right scans what is left.
-  if (from_right) r.heap().spend(static_cast<int64_t>(self.text().size() / 8 * (limit < 0 ? 1 : static_cast<size_t>(limit) + 1)));
+  if (from_right)
+    r.heap().spend(static_cast<int64_t>(self.text().size() / 8 * (limit < 0 ? 1 : static_cast<size_t>(limit) + 1)));
   if (from_right && limit < 0) return pieces(r, self, split_space(r, self.text(), -1, false));
   return pieces(r, self, split_space(r, self.text(), limit, from_right));
 }
@@ -227,7 +230,9 @@ Value join(Renderer& r, const Value& self, Arguments& a) {
 Value replace(Renderer& r, const Value& self, Arguments& a) {
   const Bound b("replace", a, {"old", "new", "count"}, 2);
   const bool markup = self.as<StringObject>().markup;
-  const auto argument = [&](size_t i) { return markup && !b[i].as<StringObject>().markup ? escape_html(b.string(i)) : std::string(b.string(i)); };
+  const auto argument = [&](size_t i) {
+    return markup && !b[i].as<StringObject>().markup ? escape_html(b.string(i)) : std::string(b.string(i));
+  };
   b.string(0), b.string(1);
   return like(r, self, replaced(r, self.text(), argument(0), argument(1), b.integer(2, -1)));
 }
@@ -240,7 +245,8 @@ Value partition(Renderer& r, const Value& self, Arguments& a) {
   r.heap().spend(static_cast<int64_t>(text.size() / 32 * (1 + separator.size() / 32)));
   const size_t at = from_right ? text.rfind(separator) : find_text(text, separator);
   const auto part = [&](std::string_view t) { return like(r, self, std::string(t)); };
-  if (at == npos) return from_right ? r.heap().tuple({part(""), part(""), self}) : r.heap().tuple({self, part(""), part("")});
+  if (at == npos)
+    return from_right ? r.heap().tuple({part(""), part(""), self}) : r.heap().tuple({self, part(""), part("")});
   return r.heap().tuple({part(text.substr(0, at)), part(separator), part(text.substr(at + separator.size()))});
 }
 
@@ -367,20 +373,49 @@ Value isidentifier(Renderer& r, const Value& self, Arguments& a) {
   return Value::boolean(true);
 }
 
-constexpr MethodEntry kStringMethods[] = {
-    {"strip", stripped<true, true>}, {"lstrip", stripped<true, false>}, {"rstrip", stripped<false, true>},
-    {"split", split<false>}, {"rsplit", split<true>}, {"splitlines", splitlines}, {"startswith", matches_end<true>},
-    {"endswith", matches_end<false>}, {"replace", replace}, {"join", join}, {"upper", converted<to_upper>},
-    {"lower", converted<to_lower>}, {"title", converted<to_title>}, {"capitalize", converted<to_capitalised>},
-    {"swapcase", converted<swap_case>}, {"casefold", converted<fold_case>}, {"find", find<false, false>},
-    {"rfind", find<true, false>}, {"index", find<false, true>}, {"rindex", find<true, true>}, {"count", count},
-    {"partition", partition<false>}, {"rpartition", partition<true>}, {"removeprefix", without<true>},
-    {"removesuffix", without<false>}, {"ljust", justified<-1>}, {"rjust", justified<1>}, {"center", justified<0>},
-    {"zfill", zfill}, {"expandtabs", expandtabs}, {"isdigit", all_are<is_digit>}, {"isdecimal", all_are<is_decimal>},
-    {"isnumeric", all_are<is_numeric>}, {"isalpha", all_are<is_alpha>}, {"isalnum", all_are<is_alnum>},
-    {"isspace", all_are<is_space>}, {"isascii", all_are<is_ascii, true>}, {"isprintable", all_are<is_printable, true>},
-    {"isupper", is_case<true>}, {"islower", is_case<false>}, {"istitle", istitle}, {"isidentifier", isidentifier},
-    {"format", format_braces}};
+constexpr MethodEntry kStringMethods[] = {{"strip", stripped<true, true>},
+                                          {"lstrip", stripped<true, false>},
+                                          {"rstrip", stripped<false, true>},
+                                          {"split", split<false>},
+                                          {"rsplit", split<true>},
+                                          {"splitlines", splitlines},
+                                          {"startswith", matches_end<true>},
+                                          {"endswith", matches_end<false>},
+                                          {"replace", replace},
+                                          {"join", join},
+                                          {"upper", converted<to_upper>},
+                                          {"lower", converted<to_lower>},
+                                          {"title", converted<to_title>},
+                                          {"capitalize", converted<to_capitalised>},
+                                          {"swapcase", converted<swap_case>},
+                                          {"casefold", converted<fold_case>},
+                                          {"find", find<false, false>},
+                                          {"rfind", find<true, false>},
+                                          {"index", find<false, true>},
+                                          {"rindex", find<true, true>},
+                                          {"count", count},
+                                          {"partition", partition<false>},
+                                          {"rpartition", partition<true>},
+                                          {"removeprefix", without<true>},
+                                          {"removesuffix", without<false>},
+                                          {"ljust", justified<-1>},
+                                          {"rjust", justified<1>},
+                                          {"center", justified<0>},
+                                          {"zfill", zfill},
+                                          {"expandtabs", expandtabs},
+                                          {"isdigit", all_are<is_digit>},
+                                          {"isdecimal", all_are<is_decimal>},
+                                          {"isnumeric", all_are<is_numeric>},
+                                          {"isalpha", all_are<is_alpha>},
+                                          {"isalnum", all_are<is_alnum>},
+                                          {"isspace", all_are<is_space>},
+                                          {"isascii", all_are<is_ascii, true>},
+                                          {"isprintable", all_are<is_printable, true>},
+                                          {"isupper", is_case<true>},
+                                          {"islower", is_case<false>},
+                                          {"istitle", istitle},
+                                          {"isidentifier", isidentifier},
+                                          {"format", format_braces}};
 
 }  // namespace
 

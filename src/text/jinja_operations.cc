@@ -82,7 +82,8 @@ bool equal_values(const Value& a, const Value& b, int depth) {
 [[noreturn]] void fail_order(const char* symbol, const Value& a, const Value& b) {
   if (a.is_undefined()) fail_undefined(a);
   if (b.is_undefined()) fail_undefined(b);
-  fail(std::string("'") + symbol + "' not supported between instances of '" + type_name(a) + "' and '" + type_name(b) + "'");
+  fail(std::string("'") + symbol + "' not supported between instances of '" + type_name(a) + "' and '" + type_name(b) +
+       "'");
 }
 
 // -1, 0, 1, or 2 when there is no order (NaN).
@@ -107,7 +108,8 @@ int order(Heap& heap, const Value& a, const Value& b, const char* symbol, int de
 [[noreturn]] void fail_operands(const char* symbol, const Value& a, const Value& b) {
   if (a.is_undefined()) fail_undefined(a);
   if (b.is_undefined()) fail_undefined(b);
-  fail(std::string("unsupported operand type(s) for ") + symbol + ": '" + type_name(a) + "' and '" + type_name(b) + "'");
+  fail(std::string("unsupported operand type(s) for ") + symbol + ": '" + type_name(a) + "' and '" + type_name(b) +
+       "'");
 }
 
 [[noreturn]] void fail_overflow() { fail("the integer result is larger than 127 bits"); }
@@ -116,7 +118,8 @@ Value finite(double result) { return Value::floating(result); }
 
 Value repeat(Heap& heap, const Value& sequence, Int times) {
   if (times < 0) times = 0;
-  const Int length = sequence.is_string() ? static_cast<Int>(sequence.text().size()) : static_cast<Int>(items_of(sequence).size());
+  const Int length =
+      sequence.is_string() ? static_cast<Int>(sequence.text().size()) : static_cast<Int>(items_of(sequence).size());
   if (length && times > Int{1} << 40) fail("the repeated sequence is larger than the memory limit");
   const auto total = static_cast<size_t>(length * times);
   heap.check(sequence.is_string() ? total : total * sizeof(Value));
@@ -231,7 +234,8 @@ Value add(Heap& heap, const Value& a, const Value& b) {
     heap.spend(static_cast<int64_t>(out.size()));
     return heap.sequence(a.kind(), std::move(out));
   }
-  if (a.is_string() && !b.is_undefined()) fail(std::string("can only concatenate str (not \"") + type_name(b) + "\") to str");
+  if (a.is_string() && !b.is_undefined())
+    fail(std::string("can only concatenate str (not \"") + type_name(b) + "\") to str");
   fail_operands("+", a, b);
 }
 
@@ -297,7 +301,8 @@ Value power(Heap&, const Value& a, const Value& b) {
   }
   const double x = a.as_double(), y = b.as_double();
   if (x == 0 && y < 0) fail("0.0 cannot be raised to a negative power");
-  if (x < 0 && std::isfinite(x) && std::isfinite(y) && std::floor(y) != y) fail("a negative number to a fractional power is complex, which templates do not have");
+  if (x < 0 && std::isfinite(x) && std::isfinite(y) && std::floor(y) != y)
+    fail("a negative number to a fractional power is complex, which templates do not have");
   const double result = std::pow(x, y);
   if (std::isinf(result) && std::isfinite(x) && std::isfinite(y)) fail("Numerical result out of range");
   return finite(result);

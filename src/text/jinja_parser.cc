@@ -99,7 +99,8 @@ Body Parser::body_until(std::initializer_list<std::string_view> ends) {
       body.push_back(print);
     } else {
       expect(TokenKind::block_begin);
-      if (current().kind == TokenKind::name && std::find(ends.begin(), ends.end(), current().text) != ends.end()) return body;
+      if (current().kind == TokenKind::name && std::find(ends.begin(), ends.end(), current().text) != ends.end())
+        return body;
       body.push_back(statement());
       expect(TokenKind::block_end);
     }

@@ -36,7 +36,9 @@ class Parser {
   bool at_name(std::string_view text) const { return current().is(TokenKind::name, text); }
   bool skip_symbol(std::string_view text);
   bool skip_name(std::string_view text);
-  void advance() { if (position_ + 1 < tokens_.size()) ++position_; }
+  void advance() {
+    if (position_ + 1 < tokens_.size()) ++position_;
+  }
   void expect(TokenKind kind);
   void expect_symbol(std::string_view text);
   void expect_name(std::string_view text);
@@ -69,7 +71,8 @@ class Parser {
   void check_target(const Expression* target) const;
 
   // Expressions, loosest first.
-  Expression* tuple(bool conditional, std::initializer_list<std::string_view> ends, bool parenthesised, bool simple = false);
+  Expression* tuple(bool conditional, std::initializer_list<std::string_view> ends, bool parenthesised,
+                    bool simple = false);
   Expression* expression(bool conditional = true);
   Expression* logical_or();
   Expression* logical_and();
@@ -98,10 +101,10 @@ class Parser {
   size_t position_ = 0;
   Template& template_;
   int nesting_ = 0;
-  int conditional_ = 0;  // inside a branch: unknown filters fail when they are reached
+  int conditional_ = 0;         // inside a branch: unknown filters fail when they are reached
   std::vector<Token> unknown_;  // messages about filters and tests that do not exist, outside of any branch
   int failed_line_ = 0;         // when it is not the current token's
-  int loops_ = 0;        // loops around, in the same callable
+  int loops_ = 0;               // loops around, in the same callable
   std::vector<MacroDefinition*> callables_;
 };
 

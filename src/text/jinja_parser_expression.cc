@@ -20,7 +20,8 @@ Expression* Parser::expression_node(Op op, int line, std::vector<Expression*> pa
   Expression& node = template_.expressions.emplace_back();
   node.op = op;
   node.line = line;
-  node.constant = op == Op::literal || op == Op::list || op == Op::tuple || op == Op::dict || op == Op::slice || op == Op::negative;
+  node.constant =
+      op == Op::literal || op == Op::list || op == Op::tuple || op == Op::dict || op == Op::slice || op == Op::negative;
   for (const Expression* part : parts) {
     if (!part) continue;
     node.depth = std::max(node.depth, part->depth + 1);
@@ -38,7 +39,8 @@ Expression* Parser::literal(Literal value, int line) {
   return node;
 }
 
-Expression* Parser::tuple(bool conditional, std::initializer_list<std::string_view> ends, bool parenthesised, bool simple) {
+Expression* Parser::tuple(bool conditional, std::initializer_list<std::string_view> ends, bool parenthesised,
+                          bool simple) {
   const int at = line();
   std::vector<Expression*> parts;
   bool is_tuple = false;
@@ -80,7 +82,8 @@ Expression* Parser::logical_or() {
 
 Expression* Parser::logical_and() {
   Expression* node = logical_not();
-  for (int at = line(); skip_name("and"); at = line()) node = expression_node(Op::logical_and, at, {node, logical_not()});
+  for (int at = line(); skip_name("and"); at = line())
+    node = expression_node(Op::logical_and, at, {node, logical_not()});
   return node;
 }
 
@@ -93,13 +96,14 @@ Expression* Parser::logical_not() {
 
 Expression* Parser::comparison() {
   static const std::pair<std::string_view, Comparison> kOperators[] = {
-      {"==", Comparison::equal}, {"!=", Comparison::not_equal}, {"<", Comparison::less},
-      {"<=", Comparison::less_equal}, {">", Comparison::greater}, {">=", Comparison::greater_equal}};
+      {"==", Comparison::equal},      {"!=", Comparison::not_equal}, {"<", Comparison::less},
+      {"<=", Comparison::less_equal}, {">", Comparison::greater},    {">=", Comparison::greater_equal}};
   const int at = line();
   std::vector<Expression*> parts = {sum()};
   std::vector<Comparison> comparisons;
   while (true) {
-    const auto found = std::find_if(std::begin(kOperators), std::end(kOperators), [this](const auto& o) { return at_symbol(o.first); });
+    const auto found = std::find_if(std::begin(kOperators), std::end(kOperators),
+                                    [this](const auto& o) { return at_symbol(o.first); });
     if (found != std::end(kOperators)) {
       advance();
       comparisons.push_back(found->second);
@@ -142,7 +146,10 @@ Expression* Parser::product() {
   Expression* node = power();
   while (at_symbol("*") || at_symbol("/") || at_symbol("//") || at_symbol("%")) {
     const int at = line();
-    const Op op = at_symbol("*") ? Op::multiply : at_symbol("/") ? Op::divide : at_symbol("//") ? Op::floor_divide : Op::modulo;
+    const Op op = at_symbol("*")    ? Op::multiply
+                  : at_symbol("/")  ? Op::divide
+                  : at_symbol("//") ? Op::floor_divide
+                                    : Op::modulo;
     advance();
     node = expression_node(op, at, {node, power()});
   }
@@ -261,7 +268,8 @@ Expression* Parser::subscript(Expression* node) {
   advance();
   if (at_symbol("]")) return expression_node(Op::item, at, {node, expression_node(Op::tuple, at)});
   Expression* first = subscripted(node);
-  if (skip_symbol("]")) return first->op == Op::slice && first->parts[0] == node ? first : expression_node(Op::item, at, {node, first});
+  if (skip_symbol("]"))
+    return first->op == Op::slice && first->parts[0] == node ? first : expression_node(Op::item, at, {node, first});
   std::vector<Expression*> parts = {first};
   while (skip_symbol(",")) parts.push_back(subscripted(node));
   expect_symbol("]");
@@ -304,7 +312,8 @@ Expression* Parser::filter(Expression* node, bool inline_start) {
     while (skip_symbol(".")) text += "." + expect_identifier();
     Expression* filtered = expression_node(Op::filter, at, {node});
     filtered->filter = find_filter(text);
-    if (!filtered->filter && !conditional_) unknown_.push_back({TokenKind::name, at, "there is no filter named '" + text + "'"});
+    if (!filtered->filter && !conditional_)
+      unknown_.push_back({TokenKind::name, at, "there is no filter named '" + text + "'"});
     filtered->text = std::move(text);
     if (at_symbol("(")) adopt_arguments(filtered, call_arguments());
     node = filtered;
@@ -320,7 +329,8 @@ Expression* Parser::test(Expression* node) {
   while (skip_symbol(".")) text += "." + expect_identifier();
   Expression* tested = expression_node(Op::test, at, {node});
   tested->test = find_test(text);
-  if (!tested->test && !conditional_) unknown_.push_back({TokenKind::name, at, "there is no test named '" + text + "'"});
+  if (!tested->test && !conditional_)
+    unknown_.push_back({TokenKind::name, at, "there is no test named '" + text + "'"});
   tested->text = std::move(text);
   const TokenKind kind = current().kind;
   if (at_symbol("(")) {
@@ -343,7 +353,9 @@ Expression* Parser::call(Expression* node) {
 }
 
 void Parser::adopt_arguments(Expression* node, CallArguments arguments) {
-  const auto deepen = [node](const Expression* part) { if (part) node->depth = std::max(node->depth, part->depth + 1); };
+  const auto deepen = [node](const Expression* part) {
+    if (part) node->depth = std::max(node->depth, part->depth + 1);
+  };
   for (const Expression* part : arguments.positional) deepen(part);
   for (const auto& part : arguments.named) deepen(part.second);
   deepen(arguments.list);
@@ -354,7 +366,9 @@ void Parser::adopt_arguments(Expression* node, CallArguments arguments) {
 
 CallArguments Parser::call_arguments() {
   CallArguments out;
-  const auto ensure = [](bool valid) { if (!valid) fail("the arguments of a call are in the wrong order"); };
+  const auto ensure = [](bool valid) {
+    if (!valid) fail("the arguments of a call are in the wrong order");
+  };
   expect_symbol("(");
   for (bool first = true; !at_symbol(")"); first = false) {
     if (!first) {

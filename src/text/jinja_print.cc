@@ -68,13 +68,23 @@ struct Printer {
         if (string.markup) out += ')';
         break;
       }
-      case Kind::list: out += '['; items(value.as<ListObject>().items, false); out += ']'; break;
+      case Kind::list:
+        out += '[';
+        items(value.as<ListObject>().items, false);
+        out += ']';
+        break;
       case Kind::tuple: {
         const auto& list = value.as<ListObject>().items;
-        out += '('; items(list, list.size() == 1); out += ')';
+        out += '(';
+        items(list, list.size() == 1);
+        out += ')';
         break;
       }
-      case Kind::dict: out += '{'; dict(value.as<DictObject>()); out += '}'; break;
+      case Kind::dict:
+        out += '{';
+        dict(value.as<DictObject>());
+        out += '}';
+        break;
       case Kind::view: view(value.as<ViewObject>()); break;
       case Kind::name_space:
         out += "<Namespace {";
@@ -154,8 +164,10 @@ struct JsonPrinter {
       else if (byte == '\t') out += "\\t";
       else if (byte == '\f') out += "\\f";
       else if (byte == '\b') out += "\\b";
-      else if (byte < 0x20 ) { snprintf(buffer, sizeof buffer, "\\u%04x", byte); out += buffer; }
-      else out += static_cast<char>(byte);
+      else if (byte < 0x20) {
+        snprintf(buffer, sizeof buffer, "\\u%04x", byte);
+        out += buffer;
+      } else out += static_cast<char>(byte);
     }
     out += '"';
   }
@@ -228,7 +240,8 @@ struct JsonPrinter {
       case Kind::floating: out += number(value); return;
       case Kind::string: return string(value.text());
       case Kind::list:
-      case Kind::tuple: return group('[', ']', value.as<ListObject>().items, [this](const Value& item) { print(item); });
+      case Kind::tuple:
+        return group('[', ']', value.as<ListObject>().items, [this](const Value& item) { print(item); });
       case Kind::dict: return dict(value.as<DictObject>());
       default: fail(std::string("Object of type ") + type_name(value) + " is not JSON serializable");
     }

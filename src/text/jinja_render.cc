@@ -94,7 +94,8 @@ struct Renderer::InBuffer {
   Buffer* outer;
 };
 
-Renderer::Renderer(const Template& source, const Limits& limits, int64_t now) : template_(source), heap_(limits), now_(now) {
+Renderer::Renderer(const Template& source, const Limits& limits, int64_t now)
+    : template_(source), heap_(limits), now_(now) {
   root_.assign(template_.names.size(), Value::missing());
   literals_.reserve(template_.literals.size());
   for (const Literal& literal : template_.literals) {
@@ -268,9 +269,11 @@ void Renderer::assign(const Expression& target, const Value& value) {
     return;
   }
   const std::vector<Value> items = collect(heap_, value);
-  if (items.size() > target.parts.size()) fail("too many values to unpack (expected " + std::to_string(target.parts.size()) + ")");
+  if (items.size() > target.parts.size())
+    fail("too many values to unpack (expected " + std::to_string(target.parts.size()) + ")");
   if (items.size() < target.parts.size())
-    fail("not enough values to unpack (expected " + std::to_string(target.parts.size()) + ", got " + std::to_string(items.size()) + ")");
+    fail("not enough values to unpack (expected " + std::to_string(target.parts.size()) + ", got " +
+         std::to_string(items.size()) + ")");
   for (size_t i = 0; i < items.size(); ++i) assign(*target.parts[i], items[i]);
 }
 
@@ -314,7 +317,8 @@ void Renderer::bind_macro(const MacroObject& macro, Arguments& arguments, Scope&
       scope.set(index, arguments.positional[i]);
       continue;
     }
-    const auto found = std::find_if(arguments.named.begin(), arguments.named.end(), [&](const auto& a) { return a.first == name; });
+    const auto found =
+        std::find_if(arguments.named.begin(), arguments.named.end(), [&](const auto& a) { return a.first == name; });
     missing[i] = found == arguments.named.end();
     scope.set(index, missing[i] ? heap_.undefined("parameter '" + name + "' was not provided") : found->second);
     if (!missing[i]) arguments.named.erase(found);
@@ -342,7 +346,9 @@ void Renderer::bind_special(const MacroObject& macro, Arguments& arguments, bool
     fail("macro '" + definition.name + "' takes no keyword argument '" + named[0].first + "'");
   }
   if (definition.uses_varargs) {
-    std::vector<Value> rest(arguments.positional.begin() + static_cast<long>(std::min(count, arguments.positional.size())), arguments.positional.end());
+    std::vector<Value> rest(
+        arguments.positional.begin() + static_cast<long>(std::min(count, arguments.positional.size())),
+        arguments.positional.end());
     scope.set(macro.special[2], heap_.tuple(std::move(rest)));
   } else if (arguments.positional.size() > count) {
     fail("macro '" + definition.name + "' takes not more than " + std::to_string(count) + " argument(s)");

@@ -36,7 +36,11 @@ struct MethodObject : Object {
 // The variables of one frame: a loop's body, a macro's call, a block. The template's own frame is the renderer's.
 struct Scope : MutableObject {
   explicit Scope(Ref<Scope> p) : MutableObject(Kind::scope), parent(std::move(p)) {}
-  void clear() override { auto dropped = std::move(variables); variables.clear(); parent = {}; }
+  void clear() override {
+    auto dropped = std::move(variables);
+    variables.clear();
+    parent = {};
+  }
   void set(uint32_t name, Value value);
   void unset(const std::vector<uint32_t>& names);  // the names have no value here, whatever they have outside
   Ref<Scope> parent;
@@ -54,9 +58,14 @@ struct MacroObject : Object {
 // `loop`: drives the iteration of one for statement. It looks one item ahead only when it is asked to.
 struct LoopObject : MutableObject {
   LoopObject(Heap& heap, const Statement* s, Ref<Scope> o, Value i, int d)
-      : MutableObject(Kind::loop), statement(s), outer(std::move(o)), iterable(i), iterator(heap, std::move(i)), depth(d) {}
+      : MutableObject(Kind::loop),
+        statement(s),
+        outer(std::move(o)),
+        iterable(i),
+        iterator(heap, std::move(i)),
+        depth(d) {}
   void clear() override;
-  bool advance();        // to the next item, if there is one
+  bool advance();  // to the next item, if there is one
   bool has_next();
   int64_t length();
   const Statement* statement;
@@ -75,7 +84,10 @@ std::string loop_text(LoopObject& loop);
 
 struct CyclerObject : MutableObject {
   explicit CyclerObject(std::vector<Value> i) : MutableObject(Kind::cycler), items(std::move(i)) {}
-  void clear() override { auto dropped = std::move(items); items.clear(); }
+  void clear() override {
+    auto dropped = std::move(items);
+    items.clear();
+  }
   std::vector<Value> items;
   size_t position = 0;
 };
@@ -125,7 +137,7 @@ class Renderer {
     ~Level() { --renderer.level_; }
     Renderer& renderer;
   };
-  struct InScope;      // a scope that is current while it lives
+  struct InScope;  // a scope that is current while it lives
   struct InBuffer;
 
   Flow execute(const Body& body);

@@ -50,7 +50,8 @@ Value bounded_slice(Heap& heap, const Value& container, Int start, Int stop, Int
   std::string out;
   if (step == 1) {
     const size_t begin = ascii ? static_cast<size_t>(start) : byte_offset(text, static_cast<int64_t>(start));
-    const size_t size = ascii ? static_cast<size_t>(count) : byte_offset(text.substr(begin), static_cast<int64_t>(count));
+    const size_t size =
+        ascii ? static_cast<size_t>(count) : byte_offset(text.substr(begin), static_cast<int64_t>(count));
     out = text.substr(begin, size);
   } else {
     std::vector<uint32_t> offsets;  // of every code point
@@ -101,7 +102,8 @@ Value get_item(Heap& heap, const Value& container, const Value& key) {
   switch (container.kind()) {
     case Kind::dict: {
       if (!hashable(key)) return Value::missing();
-      const Value* found = key.is_string() ? container.as<DictObject>().find(key.text()) : container.as<DictObject>().find(key);
+      const Value* found =
+          key.is_string() ? container.as<DictObject>().find(key.text()) : container.as<DictObject>().find(key);
       return found ? *found : Value::missing();
     }
     case Kind::string:
@@ -113,7 +115,9 @@ Value get_item(Heap& heap, const Value& container, const Value& key) {
       const int64_t n = length(container);
       if (i < 0) i += n;
       if (i < 0 || i >= n) return Value::missing();
-      if (container.is_string()) return heap.string(std::string(character(container, static_cast<int64_t>(i))), container.as<StringObject>().markup);
+      if (container.is_string())
+        return heap.string(std::string(character(container, static_cast<int64_t>(i))),
+                           container.as<StringObject>().markup);
       if (container.is(Kind::range)) {
         const auto& range = container.as<RangeObject>();
         return Value::integer(range.start + i * range.step);

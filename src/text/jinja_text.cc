@@ -105,7 +105,8 @@ bool case_ignorable(char32_t c) {
     case UTF8PROC_CATEGORY_CF:
     case UTF8PROC_CATEGORY_LM:
     case UTF8PROC_CATEGORY_SK: return true;
-    default: return c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x2018 || c == 0x2019 || c == 0x2024 || c == 0x2027;
+    default:
+      return c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x2018 || c == 0x2019 || c == 0x2024 || c == 0x2027;
   }
 }
 
@@ -179,7 +180,8 @@ bool is_identifier_part(char32_t c) {
   if (is_identifier_start(c) || (c >= '0' && c <= '9')) return true;
   if (c < 0x80) return false;
   const auto k = category(c);
-  return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_PC;
+  return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ND ||
+         k == UTF8PROC_CATEGORY_PC;
 }
 
 // Full mappings are derived from full case folding, which agrees with SpecialCasing for every code point whose
@@ -399,7 +401,9 @@ std::optional<__int128> parse_int(std::string_view text, int base) {
       underscore_allowed = false;
       continue;
     }
-    const int digit = c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? (c | 0x20) - 'a' + 10 : 99;
+    const int digit = c >= '0' && c <= '9'                     ? c - '0'
+                      : (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? (c | 0x20) - 'a' + 10
+                                                               : 99;
     if (digit >= base) return std::nullopt;
     if (__builtin_mul_overflow(value, static_cast<__int128>(base), &value)) return std::nullopt;
     if (__builtin_add_overflow(value, static_cast<__int128>(digit), &value)) return std::nullopt;
@@ -413,7 +417,8 @@ std::optional<double> parse_float(std::string_view text) {
   std::string number = ascii_number(text), plain;
   for (size_t i = 0; i < number.size(); ++i) {
     if (number[i] != '_') plain += number[i];
-    else if (i == 0 || i + 1 == number.size() || !isdigit(number[i - 1]) || !isdigit(number[i + 1])) return std::nullopt;
+    else if (i == 0 || i + 1 == number.size() || !isdigit(number[i - 1]) || !isdigit(number[i + 1]))
+      return std::nullopt;
   }
   std::string_view rest = plain;
   const bool negative = !rest.empty() && rest[0] == '-';
@@ -423,7 +428,8 @@ std::optional<double> parse_float(std::string_view text) {
   if (word == "inf" || word == "infinity") value = HUGE_VAL;
   else if (word == "nan") value = std::nan("");
   else {
-    if (rest.empty() || !(isdigit(rest[0]) || (rest[0] == '.' && rest.size() > 1 && isdigit(rest[1])))) return std::nullopt;
+    if (rest.empty() || !(isdigit(rest[0]) || (rest[0] == '.' && rest.size() > 1 && isdigit(rest[1]))))
+      return std::nullopt;
     if (rest.find_first_not_of("0123456789.eE+-") != rest.npos) return std::nullopt;
     char* end = nullptr;
     word = rest;

@@ -17,14 +17,14 @@ size_t byte_offset(std::string_view text, int64_t code_point);  // clamps to the
 bool is_space(char32_t c);      // str.isspace
 bool is_printable(char32_t c);  // str.isprintable
 bool is_cased(char32_t c);
-bool is_word(char32_t c);       // \w of Python's re
+bool is_word(char32_t c);  // \w of Python's re
 bool is_identifier_start(char32_t c);
 bool is_identifier_part(char32_t c);
 
 std::string to_upper(std::string_view text);
 std::string to_lower(std::string_view text);
-std::string to_title(std::string_view text);       // str.title
-std::string to_capitalised(std::string_view text); // str.capitalize
+std::string to_title(std::string_view text);        // str.title
+std::string to_capitalised(std::string_view text);  // str.capitalize
 std::string swap_case(std::string_view text);
 std::string fold_case(std::string_view text);
 void append_upper(std::string& out, char32_t c);
@@ -36,8 +36,8 @@ std::string_view strip(std::string_view text, std::optional<std::string_view> ch
 // First position of needle at or after `from` in linear time; npos when there is none.
 size_t find_text(std::string_view text, std::string_view needle, size_t from = 0);
 
-std::string quoted(std::string_view text);    // repr(str)
-std::string float_text(double value);         // repr(float)
+std::string quoted(std::string_view text);  // repr(str)
+std::string float_text(double value);       // repr(float)
 std::string int_text(__int128 value);
 // Python's int(text, base) and float(text).
 std::optional<__int128> parse_int(std::string_view text, int base);

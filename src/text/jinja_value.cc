@@ -112,12 +112,11 @@ uint64_t hash_of(const Value& value) {
     case Kind::integer: return static_cast<uint64_t>(value.as_int()) * 0xff51afd7ed558ccdu;
     case Kind::floating: {
       const double d = value.as_double();
-      if (std::floor(d) == d && std::fabs(d) < 1e18) return static_cast<uint64_t>(static_cast<Int>(d)) * 0xff51afd7ed558ccdu;
+      if (std::floor(d) == d && std::fabs(d) < 1e18)
+        return static_cast<uint64_t>(static_cast<Int>(d)) * 0xff51afd7ed558ccdu;
       return std::hash<double>{}(d);
     }
-    case Kind::string:
-      value.object()->heap->spend_on(value.text().size());
-      return hash_text(value.text());
+    case Kind::string: value.object()->heap->spend_on(value.text().size()); return hash_text(value.text());
     case Kind::tuple: {
       uint64_t hash = 0x345678;
       for (const Value& item : value.as<ListObject>().items) hash = (hash ^ hash_of(item)) * 0x100000001b3u;
@@ -170,7 +169,10 @@ void DictObject::rebuild() {
   for (size_t i = 0; i < entries.size(); ++i) {
     const uint64_t mask = size - 1;
     uint64_t at = hash_of(entries[i].first) & mask;
-    while (table_[at]) { at = (at + 1) & mask; heap->spend(1); }
+    while (table_[at]) {
+      at = (at + 1) & mask;
+      heap->spend(1);
+    }
     table_[at] = static_cast<uint32_t>(i + 1);
   }
 }

@@ -21,11 +21,13 @@ struct Failure {
 
 using Int = __int128;  // Python's integers have no bound; beyond 127 bits is an error
 
+// clang-format off
 enum class Kind : uint8_t {
   missing,  // no value at all; never visible to a template
   undefined, none, boolean, integer, floating, string, list, tuple, dict, range, view, generator,
   name_space, function, method, macro, loop, cycler, joiner, scope,
 };
+// clang-format on
 
 class Heap;
 
@@ -45,11 +47,18 @@ template <class T>
 class Ref {
  public:
   Ref() = default;
-  explicit Ref(T* object) : object_(object) { if (object_) ++object_->references; }
+  explicit Ref(T* object) : object_(object) {
+    if (object_) ++object_->references;
+  }
   Ref(const Ref& other) : Ref(other.object_) {}
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  Ref& operator=(Ref other) noexcept { std::swap(object_, other.object_); return *this; }
-  ~Ref() { if (object_ && --object_->references == 0) retire(object_); }
+  Ref& operator=(Ref other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Ref() {
+    if (object_ && --object_->references == 0) retire(object_);
+  }
   T* operator->() const { return object_; }
   T& operator*() const { return *object_; }
   T* get() const { return object_; }
@@ -63,15 +72,47 @@ class Value {
  public:
   Value() = default;  // None
   template <class T>
-  Value(const Ref<T>& object) : kind_(object->kind), object_(object.get()) { ++object_->references; }
-  static Value missing() { Value v; v.kind_ = Kind::missing; return v; }
-  static Value boolean(bool b) { Value v; v.kind_ = Kind::boolean; v.bool_ = b; return v; }
-  static Value integer(Int i) { Value v; v.kind_ = Kind::integer; v.int_ = i; return v; }
-  static Value floating(double d) { Value v; v.kind_ = Kind::floating; v.double_ = d; return v; }
-  Value(const Value& other) { copy(other); if (has_object()) ++object_->references; }
-  Value(Value&& other) noexcept { copy(other); other.kind_ = Kind::none; }
-  Value& operator=(Value other) noexcept { swap(other); return *this; }
-  ~Value() { if (has_object() && --object_->references == 0) retire(object_); }
+  Value(const Ref<T>& object) : kind_(object->kind), object_(object.get()) {
+    ++object_->references;
+  }
+  static Value missing() {
+    Value v;
+    v.kind_ = Kind::missing;
+    return v;
+  }
+  static Value boolean(bool b) {
+    Value v;
+    v.kind_ = Kind::boolean;
+    v.bool_ = b;
+    return v;
+  }
+  static Value integer(Int i) {
+    Value v;
+    v.kind_ = Kind::integer;
+    v.int_ = i;
+    return v;
+  }
+  static Value floating(double d) {
+    Value v;
+    v.kind_ = Kind::floating;
+    v.double_ = d;
+    return v;
+  }
+  Value(const Value& other) {
+    copy(other);
+    if (has_object()) ++object_->references;
+  }
+  Value(Value&& other) noexcept {
+    copy(other);
+    other.kind_ = Kind::none;
+  }
+  Value& operator=(Value other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Value() {
+    if (has_object() && --object_->references == 0) retire(object_);
+  }
 
   Kind kind() const { return kind_; }
   bool is(Kind kind) const { return kind_ == kind; }
@@ -86,13 +127,22 @@ class Value {
   double as_double() const { return kind_ == Kind::floating ? double_ : static_cast<double>(as_int()); }
   Object* object() const { return object_; }
   template <class T>
-  T& as() const { return *static_cast<T*>(object_); }
+  T& as() const {
+    return *static_cast<T*>(object_);
+  }
   std::string_view text() const;  // of a string
 
  private:
   bool has_object() const { return kind_ == Kind::undefined || kind_ >= Kind::string; }
-  void copy(const Value& other) noexcept { kind_ = other.kind_; int_ = other.int_; if (has_object()) object_ = other.object_; }
-  void swap(Value& other) noexcept { std::swap(kind_, other.kind_); std::swap(int_, other.int_); }
+  void copy(const Value& other) noexcept {
+    kind_ = other.kind_;
+    int_ = other.int_;
+    if (has_object()) object_ = other.object_;
+  }
+  void swap(Value& other) noexcept {
+    std::swap(kind_, other.kind_);
+    std::swap(int_, other.int_);
+  }
   Kind kind_ = Kind::none;
   union {
     Int int_ = 0;
@@ -163,7 +213,10 @@ struct MutableObject : Object {
 
 struct NamespaceObject : MutableObject {
   NamespaceObject() : MutableObject(Kind::name_space) {}
-  void clear() override { auto dropped = std::move(attributes); attributes.clear(); }
+  void clear() override {
+    auto dropped = std::move(attributes);
+    attributes.clear();
+  }
   Value* find(std::string_view name);
   std::vector<std::pair<std::string, Value>> attributes;
 };
@@ -192,7 +245,9 @@ class Heap {
     return Ref<T>(object);
   }
   template <class T, class... Args>
-  Ref<T> make(Args&&... args) { return make_sized<T>(0, std::forward<Args>(args)...); }
+  Ref<T> make(Args&&... args) {
+    return make_sized<T>(0, std::forward<Args>(args)...);
+  }
 
   Value string(std::string text, bool markup = false);
   Value list(std::vector<Value> items) { return sequence(Kind::list, std::move(items)); }
@@ -205,10 +260,15 @@ class Heap {
 
   // Fail when `bytes` more would exceed the memory limit; charge() also keeps them.
   void check(size_t bytes) const;
-  void charge(size_t bytes) { check(bytes); used_ += bytes; }
+  void charge(size_t bytes) {
+    check(bytes);
+    used_ += bytes;
+  }
   void release(size_t bytes) { used_ -= bytes; }
   void spend_on(size_t bytes, size_t bytes_per_step = 32) { spend(static_cast<int64_t>(bytes / bytes_per_step)); }
-  void spend(int64_t steps) { if ((steps_ += steps) > limits_.steps) out_of_steps(); }
+  void spend(int64_t steps) {
+    if ((steps_ += steps) > limits_.steps) out_of_steps();
+  }
   const Limits& limits() const { return limits_; }
   void retire(Object* object);
 

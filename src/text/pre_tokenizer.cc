@@ -13,12 +13,9 @@ bool matches_class(CharSplit split, char32_t c) {
   const uint8_t bits = char_class(c);
   switch (split) {
     case CharSplit::digit:
-    case CharSplit::digits:
-      return bits & kNumber;
-    case CharSplit::white_space:
-      return bits & kSpace;
-    case CharSplit::punctuation:
-      return bits & kPunctuation;
+    case CharSplit::digits: return bits & kNumber;
+    case CharSplit::white_space: return bits & kSpace;
+    case CharSplit::punctuation: return bits & kPunctuation;
   }
   return false;
 }
@@ -66,16 +63,11 @@ class Joiner {
 
   void part(size_t start, size_t end, bool matched) {
     switch (behavior_) {
-      case SplitBehavior::isolated:
-        return send(start, end);
-      case SplitBehavior::removed:
-        return matched ? void() : send(start, end);
-      case SplitBehavior::contiguous:
-        return join(start, end, open_ && matched == last_, matched);
-      case SplitBehavior::merged_with_previous:
-        return join(start, end, open_ && matched && !last_, matched);
-      case SplitBehavior::merged_with_next:
-        return join(start, end, open_ && last_ && !matched, matched);
+      case SplitBehavior::isolated: return send(start, end);
+      case SplitBehavior::removed: return matched ? void() : send(start, end);
+      case SplitBehavior::contiguous: return join(start, end, open_ && matched == last_, matched);
+      case SplitBehavior::merged_with_previous: return join(start, end, open_ && matched && !last_, matched);
+      case SplitBehavior::merged_with_next: return join(start, end, open_ && last_ && !matched, matched);
     }
   }
   void finish() {

@@ -186,18 +186,12 @@ std::optional<SplitRule> find_split_rule(std::string_view regex) {
 size_t match_split_rule(SplitRule rule, std::string_view text, size_t at) {
   const Text t{text, char_class_table()};
   switch (rule) {
-    case SplitRule::qwen2:
-      return match_words(t, at, kLetter, 1) - at;
-    case SplitRule::qwen35:
-      return match_words(t, at, kLetter | kMark, 1) - at;
-    case SplitRule::llama3:
-      return match_words(t, at, kLetter, 3) - at;
-    case SplitRule::gpt2:
-      return match_gpt2(t, at) - at;
-    case SplitRule::tekken:
-      return match_cased(t, at, false, 1) - at;
-    case SplitRule::gpt4o:
-      return match_cased(t, at, true, 3) - at;
+    case SplitRule::qwen2: return match_words(t, at, kLetter, 1) - at;
+    case SplitRule::qwen35: return match_words(t, at, kLetter | kMark, 1) - at;
+    case SplitRule::llama3: return match_words(t, at, kLetter, 3) - at;
+    case SplitRule::gpt2: return match_gpt2(t, at) - at;
+    case SplitRule::tekken: return match_cased(t, at, false, 1) - at;
+    case SplitRule::gpt4o: return match_cased(t, at, true, 3) - at;
   }
   return 0;
 }

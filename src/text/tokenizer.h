@@ -45,7 +45,7 @@ class Tokenizer {
   virtual std::string_view token_bytes(int32_t id) const = 0;
   // The whole text; special tokens are left out unless asked. Invalid UTF-8 becomes U+FFFD.
   virtual std::string decode(std::span<const int32_t> ids, bool keep_special = false) const = 0;
-  virtual bool is_special(int32_t id) const = 0;                              // control tokens: hidden on output
+  virtual bool is_special(int32_t id) const = 0;  // control tokens: hidden on output
   // Every added token's text (special or not): what encode() with parse_special matches as a whole.
   virtual std::vector<std::string_view> added_tokens() const = 0;
   virtual std::optional<int32_t> token_id(std::string_view token) const = 0;  // exact token, added or ordinary

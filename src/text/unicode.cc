@@ -24,33 +24,24 @@ bool is_word_symbol(char32_t c) {
 uint8_t category_bits(utf8proc_category_t category) {
   switch (category) {
     case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LT:
-      return kUpper | kWord;
-    case UTF8PROC_CATEGORY_LL:
-      return kLower | kWord;
+    case UTF8PROC_CATEGORY_LT: return kUpper | kWord;
+    case UTF8PROC_CATEGORY_LL: return kLower | kWord;
     case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-      return kCaseless | kWord;
+    case UTF8PROC_CATEGORY_LO: return kCaseless | kWord;
     case UTF8PROC_CATEGORY_MN:
     case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-      return kMark | kWord;
+    case UTF8PROC_CATEGORY_ME: return kMark | kWord;
     case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-      return kNumber | kWord;
-    case UTF8PROC_CATEGORY_NO:
-      return kNumber;
-    case UTF8PROC_CATEGORY_PC:
-      return kPunctuation | kWord;
+    case UTF8PROC_CATEGORY_NL: return kNumber | kWord;
+    case UTF8PROC_CATEGORY_NO: return kNumber;
+    case UTF8PROC_CATEGORY_PC: return kPunctuation | kWord;
     case UTF8PROC_CATEGORY_PD:
     case UTF8PROC_CATEGORY_PS:
     case UTF8PROC_CATEGORY_PE:
     case UTF8PROC_CATEGORY_PI:
     case UTF8PROC_CATEGORY_PF:
-    case UTF8PROC_CATEGORY_PO:
-      return kPunctuation;
-    default:
-      return 0;
+    case UTF8PROC_CATEGORY_PO: return kPunctuation;
+    default: return 0;
   }
 }
 

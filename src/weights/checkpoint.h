@@ -31,12 +31,12 @@ class Checkpoint {
 
   virtual ~Checkpoint() = default;
   virtual Kind kind() const = 0;
-  virtual const std::filesystem::path& path() const = 0;          // file or folder that was opened
+  virtual const std::filesystem::path& path() const = 0;  // file or folder that was opened
   // All tensors. MLX triples (weight, scales, biases) appear once, under the weight's name.
   virtual const std::vector<TensorView>& tensors() const = 0;
   virtual const TensorView* find(std::string_view name) const = 0;  // nullptr when absent
-  virtual const boost::json::object& config() const = 0;          // config.json; empty for GGUF
-  virtual const GgufMetadata& metadata() const = 0;               // GGUF key-values; empty for safetensors
+  virtual const boost::json::object& config() const = 0;            // config.json; empty for GGUF
+  virtual const GgufMetadata& metadata() const = 0;                 // GGUF key-values; empty for safetensors
   // A short text that identifies the weights on this machine (path, sizes, mtimes), for caches on disk.
   virtual std::string identity() const = 0;
   // Tells the system that the tensor's pages are no longer needed (they can be read again at any time).

@@ -22,16 +22,11 @@ bool decode_plain(Format format, const std::byte* data, int64_t count, float* ou
     return true;
   };
   switch (format) {
-    case Format::f32:
-      return each([&](int64_t i) { return load<float>(data + 4 * i); });
-    case Format::f16:
-      return each([&](int64_t i) { return f16_to_float(load<uint16_t>(data + 2 * i)); });
-    case Format::bf16:
-      return each([&](int64_t i) { return bf16_to_float(load<uint16_t>(data + 2 * i)); });
-    case Format::f8_e4m3:
-      return each([&](int64_t i) { return e4m3_to_float(load<uint8_t>(data + i)); });
-    default:
-      return false;
+    case Format::f32: return each([&](int64_t i) { return load<float>(data + 4 * i); });
+    case Format::f16: return each([&](int64_t i) { return f16_to_float(load<uint16_t>(data + 2 * i)); });
+    case Format::bf16: return each([&](int64_t i) { return bf16_to_float(load<uint16_t>(data + 2 * i)); });
+    case Format::f8_e4m3: return each([&](int64_t i) { return e4m3_to_float(load<uint8_t>(data + i)); });
+    default: return false;
   }
 }
 

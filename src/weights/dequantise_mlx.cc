@@ -23,12 +23,9 @@ uint32_t packed_element(const std::byte* row, int64_t i, int bits) {
 
 float float_at(Format format, const std::byte* values, int64_t i) {
   switch (format) {
-    case Format::f32:
-      return load<float>(values + 4 * i);
-    case Format::f16:
-      return f16_to_float(load<uint16_t>(values + 2 * i));
-    default:
-      return bf16_to_float(load<uint16_t>(values + 2 * i));
+    case Format::f32: return load<float>(values + 4 * i);
+    case Format::f16: return f16_to_float(load<uint16_t>(values + 2 * i));
+    default: return bf16_to_float(load<uint16_t>(values + 2 * i));
   }
 }
 
@@ -48,16 +45,11 @@ Error storage_error(const TensorView& tensor, const std::string& text) {
 bool valid_geometry(const TensorView& tensor) {
   const int bits = tensor.bits, group = tensor.group_size;
   switch (tensor.format) {
-    case Format::affine:
-      return one_of(bits, {2, 3, 4, 5, 6, 8}) && one_of(group, {32, 64, 128});
-    case Format::mxfp4:
-      return bits == 4 && group == 32;
-    case Format::mxfp8:
-      return bits == 8 && group == 32;
-    case Format::nvfp4:
-      return bits == 4 && group == 16;
-    default:
-      return false;
+    case Format::affine: return one_of(bits, {2, 3, 4, 5, 6, 8}) && one_of(group, {32, 64, 128});
+    case Format::mxfp4: return bits == 4 && group == 32;
+    case Format::mxfp8: return bits == 8 && group == 32;
+    case Format::nvfp4: return bits == 4 && group == 16;
+    default: return false;
   }
 }
 

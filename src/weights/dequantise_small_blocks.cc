@@ -94,22 +94,14 @@ void decode_mxfp4(const std::byte* block, float* out) {
 
 BlockDecoder small_block_decoder(Format format) {
   switch (format) {
-    case Format::q4_0:
-      return decode_q4_0;
-    case Format::q4_1:
-      return decode_q4_1;
-    case Format::q5_0:
-      return decode_q5_0;
-    case Format::q5_1:
-      return decode_q5_1;
-    case Format::q8_0:
-      return decode_q8_0;
-    case Format::iq4_nl:
-      return decode_iq4_nl;
-    case Format::mxfp4_blocks:
-      return decode_mxfp4;
-    default:
-      return nullptr;
+    case Format::q4_0: return decode_q4_0;
+    case Format::q4_1: return decode_q4_1;
+    case Format::q5_0: return decode_q5_0;
+    case Format::q5_1: return decode_q5_1;
+    case Format::q8_0: return decode_q8_0;
+    case Format::iq4_nl: return decode_iq4_nl;
+    case Format::mxfp4_blocks: return decode_mxfp4;
+    default: return nullptr;
   }
 }
 

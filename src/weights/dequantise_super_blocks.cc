@@ -112,20 +112,13 @@ void decode_iq4_xs(const std::byte* block, float* out) {
 
 BlockDecoder super_block_decoder(Format format) {
   switch (format) {
-    case Format::q2_k:
-      return decode_q2_k;
-    case Format::q3_k:
-      return decode_q3_k;
-    case Format::q4_k:
-      return decode_q4_k;
-    case Format::q5_k:
-      return decode_q5_k;
-    case Format::q6_k:
-      return decode_q6_k;
-    case Format::iq4_xs:
-      return decode_iq4_xs;
-    default:
-      return nullptr;
+    case Format::q2_k: return decode_q2_k;
+    case Format::q3_k: return decode_q3_k;
+    case Format::q4_k: return decode_q4_k;
+    case Format::q5_k: return decode_q5_k;
+    case Format::q6_k: return decode_q6_k;
+    case Format::iq4_xs: return decode_iq4_xs;
+    default: return nullptr;
   }
 }
 

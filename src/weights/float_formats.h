@@ -36,7 +36,7 @@ inline uint16_t float_to_f16(float value) {
   const uint32_t magnitude = bits & 0x7FFFFFFFu;
   if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00u | (magnitude >> 13 & 0x3FFu));
   if (magnitude >= 0x477FF000u) return static_cast<uint16_t>(sign | 0x7C00u);  // 65520 and more round to infinity
-  if (magnitude >= 0x38800000u) {                                             // 2^-14: normal
+  if (magnitude >= 0x38800000u) {                                              // 2^-14: normal
     const uint32_t odd = magnitude >> 13 & 1u;
     return static_cast<uint16_t>(sign | ((magnitude - (112u << 23) + 0xFFFu + odd) >> 13));
   }

@@ -62,39 +62,27 @@ uint64_t minimum_size(ValueType type) {
   switch (type) {
     case ValueType::u8:
     case ValueType::i8:
-    case ValueType::boolean:
-      return 1;
+    case ValueType::boolean: return 1;
     case ValueType::u16:
-    case ValueType::i16:
-      return 2;
+    case ValueType::i16: return 2;
     case ValueType::u32:
     case ValueType::i32:
-    case ValueType::f32:
-      return 4;
-    default:
-      return 8;
+    case ValueType::f32: return 4;
+    default: return 8;
   }
 }
 
 // A value read from the file, or nothing for a u64 beyond int64 (`too_large`).
 std::optional<int64_t> read_integer(Reader& reader, ValueType type) {
   switch (type) {
-    case ValueType::u8:
-      return reader.read<uint8_t>();
-    case ValueType::i8:
-      return reader.read<int8_t>();
-    case ValueType::u16:
-      return reader.read<uint16_t>();
-    case ValueType::i16:
-      return reader.read<int16_t>();
-    case ValueType::u32:
-      return reader.read<uint32_t>();
-    case ValueType::i32:
-      return reader.read<int32_t>();
-    case ValueType::i64:
-      return reader.read<int64_t>();
-    default:
-      break;
+    case ValueType::u8: return reader.read<uint8_t>();
+    case ValueType::i8: return reader.read<int8_t>();
+    case ValueType::u16: return reader.read<uint16_t>();
+    case ValueType::i16: return reader.read<int16_t>();
+    case ValueType::u32: return reader.read<uint32_t>();
+    case ValueType::i32: return reader.read<int32_t>();
+    case ValueType::i64: return reader.read<int64_t>();
+    default: break;
   }
   const auto value = reader.read<uint64_t>();
   if (value > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
@@ -147,16 +135,11 @@ Result<GgufValue> read_array(Reader& reader, const std::string& key) {
 Result<GgufValue> read_value(Reader& reader, ValueType type, const std::string& key) {
   switch (type) {
     case ValueType::f32:
-    case ValueType::f64:
-      return GgufValue{read_float(reader, type)};
-    case ValueType::boolean:
-      return GgufValue{reader.read<uint8_t>() != 0};
-    case ValueType::string:
-      return GgufValue{reader.read_string()};
-    case ValueType::array:
-      return read_array(reader, key);
-    default:
-      break;
+    case ValueType::f64: return GgufValue{read_float(reader, type)};
+    case ValueType::boolean: return GgufValue{reader.read<uint8_t>() != 0};
+    case ValueType::string: return GgufValue{reader.read_string()};
+    case ValueType::array: return read_array(reader, key);
+    default: break;
   }
   if (type > ValueType::f64) {
     return corrupt(fmt::format("metadata key \"{}\": unknown value type {}", key, static_cast<uint32_t>(type)));
@@ -183,46 +166,26 @@ Status read_metadata(Reader& reader, uint64_t count, GgufMetadata& metadata) {
 
 std::optional<Format> tensor_format(uint32_t type) {
   switch (type) {
-    case 0:
-      return Format::f32;
-    case 1:
-      return Format::f16;
-    case 2:
-      return Format::q4_0;
-    case 3:
-      return Format::q4_1;
-    case 6:
-      return Format::q5_0;
-    case 7:
-      return Format::q5_1;
-    case 8:
-      return Format::q8_0;
-    case 10:
-      return Format::q2_k;
-    case 11:
-      return Format::q3_k;
-    case 12:
-      return Format::q4_k;
-    case 13:
-      return Format::q5_k;
-    case 14:
-      return Format::q6_k;
-    case 20:
-      return Format::iq4_nl;
-    case 23:
-      return Format::iq4_xs;
-    case 24:
-      return Format::i8;
-    case 26:
-      return Format::i32;
-    case 27:
-      return Format::i64;
-    case 30:
-      return Format::bf16;
-    case 39:
-      return Format::mxfp4_blocks;
-    default:
-      return std::nullopt;
+    case 0: return Format::f32;
+    case 1: return Format::f16;
+    case 2: return Format::q4_0;
+    case 3: return Format::q4_1;
+    case 6: return Format::q5_0;
+    case 7: return Format::q5_1;
+    case 8: return Format::q8_0;
+    case 10: return Format::q2_k;
+    case 11: return Format::q3_k;
+    case 12: return Format::q4_k;
+    case 13: return Format::q5_k;
+    case 14: return Format::q6_k;
+    case 20: return Format::iq4_nl;
+    case 23: return Format::iq4_xs;
+    case 24: return Format::i8;
+    case 26: return Format::i32;
+    case 27: return Format::i64;
+    case 30: return Format::bf16;
+    case 39: return Format::mxfp4_blocks;
+    default: return std::nullopt;
   }
 }
 

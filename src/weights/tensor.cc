@@ -7,58 +7,32 @@ namespace drafthorse {
 
 std::string_view name(Format format) {
   switch (format) {
-    case Format::f32:
-      return "f32";
-    case Format::f16:
-      return "f16";
-    case Format::bf16:
-      return "bf16";
-    case Format::i32:
-      return "i32";
-    case Format::u32:
-      return "u32";
-    case Format::u8:
-      return "u8";
-    case Format::i8:
-      return "i8";
-    case Format::i64:
-      return "i64";
-    case Format::f8_e4m3:
-      return "f8_e4m3";
-    case Format::q4_0:
-      return "q4_0";
-    case Format::q4_1:
-      return "q4_1";
-    case Format::q5_0:
-      return "q5_0";
-    case Format::q5_1:
-      return "q5_1";
-    case Format::q8_0:
-      return "q8_0";
-    case Format::q2_k:
-      return "q2_k";
-    case Format::q3_k:
-      return "q3_k";
-    case Format::q4_k:
-      return "q4_k";
-    case Format::q5_k:
-      return "q5_k";
-    case Format::q6_k:
-      return "q6_k";
-    case Format::iq4_nl:
-      return "iq4_nl";
-    case Format::iq4_xs:
-      return "iq4_xs";
-    case Format::mxfp4_blocks:
-      return "mxfp4_blocks";
-    case Format::affine:
-      return "affine";
-    case Format::mxfp4:
-      return "mxfp4";
-    case Format::mxfp8:
-      return "mxfp8";
-    case Format::nvfp4:
-      return "nvfp4";
+    case Format::f32: return "f32";
+    case Format::f16: return "f16";
+    case Format::bf16: return "bf16";
+    case Format::i32: return "i32";
+    case Format::u32: return "u32";
+    case Format::u8: return "u8";
+    case Format::i8: return "i8";
+    case Format::i64: return "i64";
+    case Format::f8_e4m3: return "f8_e4m3";
+    case Format::q4_0: return "q4_0";
+    case Format::q4_1: return "q4_1";
+    case Format::q5_0: return "q5_0";
+    case Format::q5_1: return "q5_1";
+    case Format::q8_0: return "q8_0";
+    case Format::q2_k: return "q2_k";
+    case Format::q3_k: return "q3_k";
+    case Format::q4_k: return "q4_k";
+    case Format::q5_k: return "q5_k";
+    case Format::q6_k: return "q6_k";
+    case Format::iq4_nl: return "iq4_nl";
+    case Format::iq4_xs: return "iq4_xs";
+    case Format::mxfp4_blocks: return "mxfp4_blocks";
+    case Format::affine: return "affine";
+    case Format::mxfp4: return "mxfp4";
+    case Format::mxfp8: return "mxfp8";
+    case Format::nvfp4: return "nvfp4";
   }
   return "unknown";
 }
@@ -67,47 +41,30 @@ BlockLayout block_layout(Format format) {
   switch (format) {
     case Format::f32:
     case Format::i32:
-    case Format::u32:
-      return {1, 4};
+    case Format::u32: return {1, 4};
     case Format::f16:
-    case Format::bf16:
-      return {1, 2};
+    case Format::bf16: return {1, 2};
     case Format::u8:
     case Format::i8:
-    case Format::f8_e4m3:
-      return {1, 1};
-    case Format::i64:
-      return {1, 8};
+    case Format::f8_e4m3: return {1, 1};
+    case Format::i64: return {1, 8};
     case Format::q4_0:
-    case Format::iq4_nl:
-      return {32, 18};
-    case Format::q4_1:
-      return {32, 20};
-    case Format::q5_0:
-      return {32, 22};
-    case Format::q5_1:
-      return {32, 24};
-    case Format::q8_0:
-      return {32, 34};
-    case Format::mxfp4_blocks:
-      return {32, 17};
-    case Format::q2_k:
-      return {256, 84};
-    case Format::q3_k:
-      return {256, 110};
-    case Format::q4_k:
-      return {256, 144};
-    case Format::q5_k:
-      return {256, 176};
-    case Format::q6_k:
-      return {256, 210};
-    case Format::iq4_xs:
-      return {256, 136};
+    case Format::iq4_nl: return {32, 18};
+    case Format::q4_1: return {32, 20};
+    case Format::q5_0: return {32, 22};
+    case Format::q5_1: return {32, 24};
+    case Format::q8_0: return {32, 34};
+    case Format::mxfp4_blocks: return {32, 17};
+    case Format::q2_k: return {256, 84};
+    case Format::q3_k: return {256, 110};
+    case Format::q4_k: return {256, 144};
+    case Format::q5_k: return {256, 176};
+    case Format::q6_k: return {256, 210};
+    case Format::iq4_xs: return {256, 136};
     case Format::affine:
     case Format::mxfp4:
     case Format::mxfp8:
-    case Format::nvfp4:
-      return {};
+    case Format::nvfp4: return {};
   }
   return {};
 }

@@ -14,13 +14,32 @@ namespace drafthorse {
 
 // How the elements are stored (block layouts: docs/architecture.md, "Weight formats").
 enum class Format : uint8_t {
-  f32, f16, bf16,
-  i32, u32, u8, i8, i64, f8_e4m3,                // plain arrays that no matrix product reads directly
-  q4_0, q4_1, q5_0, q5_1, q8_0,                  // GGUF, blocks of 32
-  q2_k, q3_k, q4_k, q5_k, q6_k,                  // GGUF, super-blocks of 256
-  iq4_nl, iq4_xs, mxfp4_blocks,                  // GGUF, table values / E2M1
-  affine,                                        // MLX: packed bits + scales + biases, `bits` and `group_size` say which
-  mxfp4, mxfp8, nvfp4,                           // MLX: packed E2M1 / E4M3 + uint8 scales, no biases
+  f32,
+  f16,
+  bf16,
+  i32,
+  u32,
+  u8,
+  i8,
+  i64,
+  f8_e4m3,  // plain arrays that no matrix product reads directly
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,  // GGUF, blocks of 32
+  q2_k,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,  // GGUF, super-blocks of 256
+  iq4_nl,
+  iq4_xs,
+  mxfp4_blocks,  // GGUF, table values / E2M1
+  affine,        // MLX: packed bits + scales + biases, `bits` and `group_size` say which
+  mxfp4,
+  mxfp8,
+  nvfp4,  // MLX: packed E2M1 / E4M3 + uint8 scales, no biases
 };
 std::string_view name(Format format);
 
@@ -42,15 +61,15 @@ std::string shape_text(std::span<const int64_t> shape);
 // A borrowed view; the Checkpoint that made it owns the bytes and must outlive it. The spans may start at any address:
 // read multi-byte values with load<T> of float_formats.h.
 struct TensorView {
-  std::string name;                   // as in the file, e.g. "blk.0.attn_q.weight"
+  std::string name;  // as in the file, e.g. "blk.0.attn_q.weight"
   Format format = Format::f32;
-  int bits = 0, group_size = 0;       // affine, mxfp4, mxfp8, nvfp4 only
-  Format scale_format = Format::bf16; // affine: dtype of scales and biases; fp modes: u8
-  std::vector<int64_t> shape;         // logical, row-major, outermost first: a linear is [out, in]
+  int bits = 0, group_size = 0;        // affine, mxfp4, mxfp8, nvfp4 only
+  Format scale_format = Format::bf16;  // affine: dtype of scales and biases; fp modes: u8
+  std::vector<int64_t> shape;          // logical, row-major, outermost first: a linear is [out, in]
   std::span<const std::byte> data, scales, biases;
 
-  int64_t elements() const;           // product of shape; the readers have checked that it fits
-  int64_t columns() const { return shape.empty() ? 1 : shape.back(); }          // contiguous axis
+  int64_t elements() const;  // product of shape; the readers have checked that it fits
+  int64_t columns() const { return shape.empty() ? 1 : shape.back(); }  // contiguous axis
   int64_t rows() const { return columns() ? elements() / columns() : 0; }
   size_t bytes() const { return data.size() + scales.size() + biases.size(); }
 };

@@ -23,9 +23,10 @@ TEST(BenchModel, FiguresFitTogetherAndTheModelIsLeftAsItWas) {
   EXPECT_GT(result->bandwidth, 1e8);
   // f32 matrices as packed, and 1024 bytes of keys and values for each of 102 positions.
   EXPECT_EQ(result->bytes_per_token, model->memory()[0].bytes + 102 * 1024);
-  EXPECT_NEAR(result->bandwidth_share * result->bandwidth, result->bytes_per_token * result->decode_tokens_per_second, 1);
+  EXPECT_NEAR(result->bandwidth_share * result->bandwidth, result->bytes_per_token * result->decode_tokens_per_second,
+              1);
   const std::unique_ptr<State> state = model->new_state();
-  EXPECT_TRUE(model->reserve(*state, 256).ok());   // the bench has given its positions back
+  EXPECT_TRUE(model->reserve(*state, 256).ok());  // the bench has given its positions back
 
   bench.depth = 1000;
   EXPECT_EQ(bench_model(random.network, *model, 1, bench).error().kind, ErrorKind::context_length);

@@ -22,7 +22,7 @@ std::string read_file(const std::filesystem::path& path) {
 
 struct Golden {
   std::vector<std::vector<int32_t>> prompts;
-  std::vector<Logits> logits;   // by prompt: [tokens, vocab]
+  std::vector<Logits> logits;  // by prompt: [tokens, vocab]
 };
 
 Golden read_golden(const std::filesystem::path& folder, int vocab) {
@@ -63,7 +63,8 @@ std::ptrdiff_t top(const Logits& logits, size_t row, int vocab) {
 
 TEST(Golden, ReferenceInFp32IsTransformersAndTheCpuIsNear) {
   int models = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(DRAFTHORSE_TEST_DATA) / "tiny_goldens")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(DRAFTHORSE_TEST_DATA) / "tiny_goldens")) {
     if (!entry.is_directory()) continue;
     SCOPED_TRACE(entry.path().filename());
     const Network network = open_network(entry.path());

@@ -42,18 +42,21 @@ OwnedTensor random_floats(Format format, std::vector<int64_t> shape, Random& ran
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (Format format : {Format::f32, Format::f16, Format::bf16}) {
-    all.push_back({std::string(name(format)), 1,
-                   [=](int64_t n, int64_t k, Random& random) { return random_floats(format, {n, k}, random); }});
+    all.push_back({std::string(name(format)), 1, [=](int64_t n, int64_t k, Random& random) {
+                     return random_floats(format, {n, k}, random);
+                   }});
   }
   auto blocks = [&](Format format, int64_t multiple) {
     all.push_back({std::string(name(format)), multiple, [=](int64_t n, int64_t k, Random& random) {
                      return test::random_blocks(format, {n, k}, random, 0.05);
                    }});
   };
-  for (Format format : {Format::q4_0, Format::q4_1, Format::q5_0, Format::q5_1, Format::q8_0, Format::iq4_nl, Format::mxfp4_blocks}) {
+  for (Format format :
+       {Format::q4_0, Format::q4_1, Format::q5_0, Format::q5_1, Format::q8_0, Format::iq4_nl, Format::mxfp4_blocks}) {
     blocks(format, 32);
   }
-  for (Format format : {Format::q2_k, Format::q3_k, Format::q4_k, Format::q5_k, Format::q6_k, Format::iq4_xs}) blocks(format, 256);
+  for (Format format : {Format::q2_k, Format::q3_k, Format::q4_k, Format::q5_k, Format::q6_k, Format::iq4_xs})
+    blocks(format, 256);
   auto mlx = [&](Format format, int bits, int group, Format scales, std::string label) {
     all.push_back({label, std::max(group, 32), [=](int64_t n, int64_t k, Random& random) {
                      return test::random_mlx(format, bits, group, scales, {n, k}, random, 0.05);
@@ -94,7 +97,8 @@ std::vector<float> product(const Kernels& kernels, const PackedLinear& linear, c
   }
   for (int r = 0; r < rows; r++) {
     packed.insert(packed.end(), y.begin() + r * ldy, y.begin() + r * ldy + linear.outputs);
-    for (int64_t i = linear.outputs; i < ldy; i++) EXPECT_EQ(y[r * ldy + i], 12345.0f) << "written past the last output";
+    for (int64_t i = linear.outputs; i < ldy; i++)
+      EXPECT_EQ(y[r * ldy + i], 12345.0f) << "written past the last output";
   }
   return packed;
 }
@@ -125,7 +129,8 @@ std::string check(const Case& c, int64_t outputs, int64_t inputs, int rows, Rand
     for (int row_chunk : {rows, 1}) {
       std::string found = difference(product(*kernels, *linear, x, rows, row_chunk, 2), expected);
       if (!found.empty()) {
-        return fmt::format("{} {} {} x {}, {} rows by {}: {}", kernels->isa, c.name, outputs, inputs, rows, row_chunk, found);
+        return fmt::format("{} {} {} x {}, {} rows by {}: {}", kernels->isa, c.name, outputs, inputs, rows, row_chunk,
+                           found);
       }
     }
   }
@@ -152,7 +157,8 @@ TEST(Kernels, EqualTheReferenceInEveryFormatAndRowCount) {
   Random random(1);
   for (const Case& c : cases()) {
     for (int rows = 1; rows <= 17; rows++) {
-      EXPECT_EQ(check(c, 19, c.input_multiple == 1 ? 37 : std::max<int64_t>(c.input_multiple, 64), rows, random, pool), "");
+      EXPECT_EQ(check(c, 19, c.input_multiple == 1 ? 37 : std::max<int64_t>(c.input_multiple, 64), rows, random, pool),
+                "");
     }
   }
 }
@@ -172,7 +178,8 @@ TEST(Kernels, MoreRowsThanATile) {
   ThreadPool pool(2);
   Random random(3);
   for (const Case& c : cases()) {
-    if (c.name != "q4_k" && c.name != "affine_4_64_bf16" && c.name != "q6_k" && c.name != "bf16" && c.name != "q8_0") continue;
+    if (c.name != "q4_k" && c.name != "affine_4_64_bf16" && c.name != "q6_k" && c.name != "bf16" && c.name != "q8_0")
+      continue;
     EXPECT_EQ(check(c, 40, 768, 259, random, pool), "");
   }
 }
@@ -180,7 +187,8 @@ TEST(Kernels, MoreRowsThanATile) {
 TEST(Kernels, TheSplitOverThreadsDoesNotMatter) {
   ThreadPool one(1), three(3);
   Random random(4);
-  OwnedTensor q = test::random_blocks(Format::q4_k, {100, 512}, random, 0.05), k = test::random_blocks(Format::q6_k, {50, 512}, random, 0.05);
+  OwnedTensor q = test::random_blocks(Format::q4_k, {100, 512}, random, 0.05),
+              k = test::random_blocks(Format::q6_k, {50, 512}, random, 0.05);
   Result<PackedLinear> a = pack(q.view(), one), b = pack(k.view(), three);
   ASSERT_TRUE(a.ok() && b.ok());
   const int rows = 3;
@@ -192,7 +200,9 @@ TEST(Kernels, TheSplitOverThreadsDoesNotMatter) {
     std::vector<float> y(rows * 100), z(rows * 50);
     const MatmulJob jobs[] = {{&*a, y.data(), 100}, {&*b, z.data(), 50}};
     ASSERT_EQ(blocks(jobs), 7 + 4);
-    three.parallel_for(blocks(jobs), 1, [&](int, int64_t begin, int64_t end) { matmul(*kernels, jobs, activations, 0, rows, begin, end); });
+    three.parallel_for(blocks(jobs), 1, [&](int, int64_t begin, int64_t end) {
+      matmul(*kernels, jobs, activations, 0, rows, begin, end);
+    });
     EXPECT_EQ(difference(y, reference(q.view(), x, rows)), "");
     EXPECT_EQ(difference(z, reference(k.view(), x, rows)), "");
   }
@@ -223,7 +233,8 @@ TEST(Scheme, AgreesWithDequantise) {
           continue;
         }
         const size_t g = k / scheme->group;
-        const double product = static_cast<double>(scales[g]) * (codes[k] - scheme->zero), bias = scheme->biased ? biases[g] : 0;
+        const double product = static_cast<double>(scales[g]) * (codes[k] - scheme->zero),
+                     bias = scheme->biased ? biases[g] : 0;
         // dequantise may round the product and the sum: half an ulp of each.
         const double bound = (std::fabs(product) + std::fabs(product + bias)) * 0x1p-24 + 1e-44;
         EXPECT_NEAR(product + bias, expected, bound) << c.name << " row " << o << " input " << k;
@@ -275,8 +286,9 @@ TEST(Kernels, AwkwardRows) {
 TEST(Kernels, AnyBytes) {
   ThreadPool pool(1);
   rc::check("any block bytes give the reference's bits", [&] {
-    const Format format = *rc::gen::element(Format::q4_0, Format::q4_1, Format::q5_0, Format::q5_1, Format::q8_0, Format::iq4_nl, Format::q2_k,
-                                            Format::q3_k, Format::q4_k, Format::q5_k, Format::q6_k, Format::iq4_xs, Format::mxfp4_blocks);
+    const Format format = *rc::gen::element(Format::q4_0, Format::q4_1, Format::q5_0, Format::q5_1, Format::q8_0,
+                                            Format::iq4_nl, Format::q2_k, Format::q3_k, Format::q4_k, Format::q5_k,
+                                            Format::q6_k, Format::iq4_xs, Format::mxfp4_blocks);
     Random random(*rc::gen::arbitrary<uint64_t>());
     OwnedTensor tensor = test::random_blocks(format, {18, 256}, random, 0.05);
     tensor.data = test::random_bytes(random, tensor.data.size());
@@ -321,7 +333,8 @@ TEST(Pack, ErrorsNameTheTensorAndTheFault) {
   OwnedTensor q4 = test::random_blocks(Format::q4_0, {16, 64}, random, 0.05);
   OwnedTensor mlx = test::random_mlx(Format::affine, 4, 64, Format::bf16, {16, 64}, random, 0.05);
   using testing::HasSubstr;
-  EXPECT_THAT(message(q4, [](OwnedTensor& t) { t.data.pop_back(); }), testing::AllOf(HasSubstr("blk.0.attn_q.weight"), HasSubstr("575"), HasSubstr("576")));
+  EXPECT_THAT(message(q4, [](OwnedTensor& t) { t.data.pop_back(); }),
+              testing::AllOf(HasSubstr("blk.0.attn_q.weight"), HasSubstr("575"), HasSubstr("576")));
   EXPECT_THAT(message(q4, [](OwnedTensor& t) { t.shape_and_format.shape = {16, 60}; }), HasSubstr("multiple of 32"));
   EXPECT_THAT(message(q4, [](OwnedTensor& t) { t.shape_and_format.format = Format::i32; }), HasSubstr("i32"));
   EXPECT_THAT(message(mlx, [](OwnedTensor& t) { t.shape_and_format.bits = 7; }), HasSubstr("7 bits"));

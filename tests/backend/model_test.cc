@@ -59,7 +59,7 @@ TEST(CpuModel, RowsDoNotDependOnChunksThreadsOrInstructionSet) {
     }
     for (const char* isa : {"portable", "avx2", "avx512"}) {
       Result<std::unique_ptr<Model>> model = load_model(random.network, cpu(1, isa));
-      if (!model) continue;   // this machine or build lacks it; load_model_test has the message
+      if (!model) continue;  // this machine or build lacks it; load_model_test has the message
       EXPECT_TRUE(same_bits(run(**model, tokens, 128), expected)) << isa;
     }
   }
@@ -162,7 +162,7 @@ TEST(CpuModel, TruncateAndRunAgainIsAFreshRun) {
   for (int trial = 0; trial < 8; ++trial) {
     const int keep = int(dice() % 400);
     state->truncate(keep);
-    (void)run(*model, *state, std::span(other).first(1 + dice() % 150), 150);   // a draft that is thrown away
+    (void)run(*model, *state, std::span(other).first(1 + dice() % 150), 150);  // a draft that is thrown away
     state->truncate(keep);
     const Logits again = run(*model, *state, std::span(tokens).subspan(size_t(keep)), 100);
     EXPECT_TRUE(same_bits(again, std::span(expected).subspan(size_t(keep) * 300))) << "from " << keep;
@@ -177,7 +177,7 @@ TEST(CpuModel, ACancelledRunExtendsNothing) {
     const Logits expected = run(*model, std::span(tokens).first(100), 100);
     const std::unique_ptr<State> state = model->new_state();
     (void)run(*model, *state, std::span(tokens).first(50), 50);
-    for (int polls : {0, 1}) {   // before the first and the second block
+    for (int polls : {0, 1}) {  // before the first and the second block
       const BatchItem item{state.get(), std::span(tokens).subspan(50), LogitRows::last};
       int left = polls;
       const RunOutput out = model->run({&item, 1}, [&] { return left-- == 0; });
@@ -190,7 +190,7 @@ TEST(CpuModel, ACancelledRunExtendsNothing) {
 }
 
 TEST(CpuModel, TheKvPoolIsCountedReservedAndGivenBack) {
-  const RandomNetwork random(RandomNetworkOptions{});   // 2 blocks, 2 kv heads of 64: 1024 bytes a position
+  const RandomNetwork random(RandomNetworkOptions{});  // 2 blocks, 2 kv heads of 64: 1024 bytes a position
   BackendOptions options = cpu();
   options.kv_bytes = 5 * 64 * 1024;
   const std::unique_ptr<Model> model = load(random.network, options);
@@ -200,8 +200,8 @@ TEST(CpuModel, TheKvPoolIsCountedReservedAndGivenBack) {
   const std::vector<int32_t> tokens = random_tokens(200, 300, 12);
   std::unique_ptr<State> a = model->new_state();
   const std::unique_ptr<State> b = model->new_state();
-  (void)run(*model, *a, std::span(tokens).first(100), 100);   // 2 blocks
-  EXPECT_TRUE(model->reserve(*b, 192).ok());                  // 3 blocks
+  (void)run(*model, *a, std::span(tokens).first(100), 100);  // 2 blocks
+  EXPECT_TRUE(model->reserve(*b, 192).ok());                 // 3 blocks
   EXPECT_TRUE(model->reserve(*a, 28).ok());
   const Status full = model->reserve(*a, 29);
   ASSERT_FALSE(full.ok());
@@ -240,9 +240,9 @@ TEST(CpuModel, FamiliesEqualTheReferenceBitForBit) {
     TinyModel tiny;
     tiny.family = family;
     tiny.hidden = 256, tiny.intermediate = 256, tiny.head_dim = 64, tiny.context = 128;
-    for (Format format : {Format::f32, Format::f16, Format::bf16, Format::q4_0, Format::q4_1, Format::q5_0, Format::q5_1,
-                          Format::q8_0, Format::q2_k, Format::q3_k, Format::q4_k, Format::q5_k, Format::q6_k,
-                          Format::iq4_nl, Format::iq4_xs}) {
+    for (Format format :
+         {Format::f32, Format::f16, Format::bf16, Format::q4_0, Format::q4_1, Format::q5_0, Format::q5_1, Format::q8_0,
+          Format::q2_k, Format::q3_k, Format::q4_k, Format::q5_k, Format::q6_k, Format::iq4_nl, Format::iq4_xs}) {
       check(write_tiny_gguf(folder / (std::string(family) + std::string(name(format)) + ".gguf"), tiny, format));
     }
     for (int bits : {2, 3, 4, 5, 6, 8}) {

@@ -58,7 +58,8 @@ TEST(RowKernels, EveryInstructionSetGivesTheSameBits) {
     expect_equal_tables(x, [&](const RowKernels& k, Floats& y) { k.multiply(y.data(), 0.3f, n); });
     expect_equal_tables(x, [&](const RowKernels& k, Floats& y) { k.softcap(y.data(), 2.0f, n); });
     expect_equal_tables(x, [&](const RowKernels& k, Floats& y) { k.rope_half(y.data(), w.data(), &w[n / 2], n); });
-    expect_equal_tables(x, [&](const RowKernels& k, Floats& y) { k.rope_interleaved(y.data(), w.data(), &w[n / 2], n); });
+    expect_equal_tables(x,
+                        [&](const RowKernels& k, Floats& y) { k.rope_interleaved(y.data(), w.data(), &w[n / 2], n); });
     for (int stride : {1, 64}) {
       std::vector<uint16_t> expected(size_t(n) * stride), got(expected);
       row_kernels("portable")->to_half(x.data(), n, stride, expected.data());
@@ -96,9 +97,7 @@ struct Segment {
     for (int b = 0; b < kSoftmaxBlocks; ++b) task.keys[b] = &keys[b * block], task.values[b] = &values[b * block];
     for (int i = 0; i < queries; ++i) task.q[i] = &q[size_t(i) * head_dim];
   }
-  float key(int j, int d) const {
-    return half_to_float(task.keys[j / kKvBlock][size_t(d) * kKvBlock + j % kKvBlock]);
-  }
+  float key(int j, int d) const { return half_to_float(task.keys[j / kKvBlock][size_t(d) * kKvBlock + j % kKvBlock]); }
   float value(int j, int d) const {
     return half_to_float(task.values[j / kKvBlock][size_t(j % kKvBlock) * task.head_dim + d]);
   }
@@ -131,7 +130,8 @@ TEST(Attention, SegmentIsTheSoftmaxAndTheSameOnEveryInstructionSet) {
     const std::vector<Floats> expected = segment.run(*row_kernels("portable"));
     for (const RowKernels* kernels : other_kernels()) {
       const std::vector<Floats> got = segment.run(*kernels);
-      for (int i = 0; i < queries; ++i) ASSERT_TRUE(same_bits(got[i], expected[i])) << kernels->isa << " trial " << trial;
+      for (int i = 0; i < queries; ++i)
+        ASSERT_TRUE(same_bits(got[i], expected[i])) << kernels->isa << " trial " << trial;
     }
     for (int i = 0; i < queries; ++i) {
       double sum = 0;

@@ -48,7 +48,9 @@ Collected run(const std::vector<int32_t>& tokens, AnswerOptions options, size_t 
   return out;
 }
 
-std::vector<int32_t> tokens_of(std::string_view text) { return chat_tokenizer()->encode(text, {.parse_special = true}); }
+std::vector<int32_t> tokens_of(std::string_view text) {
+  return chat_tokenizer()->encode(text, {.parse_special = true});
+}
 
 AnswerOptions thinking(ReasoningSplitter::Start start) {
   AnswerOptions options;
@@ -133,9 +135,7 @@ TEST(Answer, EchoComesFirst) {
   EXPECT_EQ(run({}, options).text, "Once");
 }
 
-TEST(Answer, BrokenCharactersAtTheEndAreReplaced) {
-  EXPECT_EQ(run({'a', 0xF0, 0x9F}, {}).text, "a\xEF\xBF\xBD");
-}
+TEST(Answer, BrokenCharactersAtTheEndAreReplaced) { EXPECT_EQ(run({'a', 0xF0, 0x9F}, {}).text, "a\xEF\xBF\xBD"); }
 
 TEST(Answer, ErrorsAndCancellationsArePassedOn) {
   int finishes = 0;
@@ -156,10 +156,12 @@ TEST(Answer, ErrorsAndCancellationsArePassedOn) {
 
 // However the tokens are cut into steps: the same reasoning and the same text.
 RC_GTEST_PROP(Answer, DoesNotDependOnHowTokensArrive, ()) {
-  const auto piece = rc::gen::element<std::string>("<think>", "</think>", "<th", "\n", "a", "stop", "st", "\xC3", "\xBC", " ");
+  const auto piece =
+      rc::gen::element<std::string>("<think>", "</think>", "<th", "\n", "a", "stop", "st", "\xC3", "\xBC", " ");
   std::string text;
   for (const auto& part : *rc::gen::container<std::vector<std::string>>(piece)) text += part;
-  auto options = thinking(*rc::gen::element(ReasoningSplitter::Start::off, ReasoningSplitter::Start::maybe, ReasoningSplitter::Start::inside));
+  auto options = thinking(*rc::gen::element(ReasoningSplitter::Start::off, ReasoningSplitter::Start::maybe,
+                                            ReasoningSplitter::Start::inside));
   options.stop = {"stop", "a\n"};
   std::vector<int32_t> tokens;
   for (unsigned char c : text) tokens.push_back(c);

@@ -1,10 +1,11 @@
 #pragma once
 // A byte-level tokenizer with the markers of a chat format, and a template that uses them.
 
+#include <gtest/gtest.h>
+
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
-#include <gtest/gtest.h>
 
 #include "support/tiny_models.h"
 #include "text/chat_template.h"
@@ -26,8 +27,12 @@ inline std::shared_ptr<const Tokenizer> chat_tokenizer() {
   }
   const boost::json::object byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
   const boost::json::object tokenizer = {
-      {"version", "1.0"},         {"added_tokens", added}, {"normalizer", nullptr}, {"pre_tokenizer", byte_level},
-      {"post_processor", nullptr}, {"decoder", byte_level},
+      {"version", "1.0"},
+      {"added_tokens", added},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", byte_level},
+      {"post_processor", nullptr},
+      {"decoder", byte_level},
       {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", boost::json::array()}}}};
   auto parsed = Tokenizer::from_json(boost::json::serialize(tokenizer), R"({"eos_token": "<|im_end|>"})");
   EXPECT_TRUE(parsed) << parsed.error().message;

@@ -74,7 +74,7 @@ TEST_F(CompletionTest, LoadsWhatTheFolderSays) {
   EXPECT_EQ(model->id, "tiny-llama");
   EXPECT_EQ(model->default_sampling.temperature, 0.5f);  // generation_config.json
   EXPECT_EQ(model->default_sampling.top_k, 7);
-  EXPECT_EQ(model->default_sampling.top_p, 0.9f);        // family
+  EXPECT_EQ(model->default_sampling.top_p, 0.9f);                   // family
   EXPECT_EQ(model->stop_tokens, (std::vector<int32_t>{298, 299}));  // generation_config and <|endoftext|>
   EXPECT_TRUE(model->chat_template);
   EXPECT_GT(model->created, 0);
@@ -207,8 +207,9 @@ TEST_F(CompletionTest, DestroyingACompletionCancelsIt) {
 
 TEST_F(CompletionTest, TemplateSourcesInOrder) {
   const auto path = write_tiny_hf(folder_ / "m", {.family = "llama", .vocab = 300});
-  save_text(path / "tokenizer_config.json",
-            R"({"chat_template": [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}]})");
+  save_text(
+      path / "tokenizer_config.json",
+      R"({"chat_template": [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}]})");
   auto model = load(options_for(path));
   ASSERT_TRUE(model) << model.error().message;
   EXPECT_EQ((*model)->chat_template->source(), "plain");

@@ -69,7 +69,8 @@ void check(const char* what, float limit, double bound, F f, const std::function
 }
 
 TEST(Math, ExpIsAccurateAndTheSameAtEveryWidth) {
-  check("exp", 87.0f, 1.5, [](auto x) { return exp_fixed(x); }, [](double x) { return std::exp(x); });
+  check(
+      "exp", 87.0f, 1.5, [](auto x) { return exp_fixed(x); }, [](double x) { return std::exp(x); });
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(exp_fixed(-infinity), 0.0f);
   EXPECT_EQ(exp_fixed(infinity), infinity);
@@ -80,13 +81,17 @@ TEST(Math, ExpIsAccurateAndTheSameAtEveryWidth) {
 }
 
 TEST(Math, SigmoidSiluTanhGeluSoftplus) {
-  check("sigmoid", 80.0f, 3, [](auto x) { return sigmoid_fixed(x); },
-        [](double x) { return 1 / (1 + std::exp(-x)); });
-  check("silu", 80.0f, 3, [](auto x) { return silu_fixed(x); }, [](double x) { return x / (1 + std::exp(-x)); });
-  check("tanh", 1e30f, 3, [](auto x) { return tanh_fixed(x); }, [](double x) { return std::tanh(x); });
-  check("tanh", 4.0f, 3, [](auto x) { return tanh_fixed(x); }, [](double x) { return std::tanh(x); });
-  check("softplus", 80.0f, 3, [](auto x) { return softplus_fixed(x); },
-        [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); });
+  check(
+      "sigmoid", 80.0f, 3, [](auto x) { return sigmoid_fixed(x); }, [](double x) { return 1 / (1 + std::exp(-x)); });
+  check(
+      "silu", 80.0f, 3, [](auto x) { return silu_fixed(x); }, [](double x) { return x / (1 + std::exp(-x)); });
+  check(
+      "tanh", 1e30f, 3, [](auto x) { return tanh_fixed(x); }, [](double x) { return std::tanh(x); });
+  check(
+      "tanh", 4.0f, 3, [](auto x) { return tanh_fixed(x); }, [](double x) { return std::tanh(x); });
+  check(
+      "softplus", 80.0f, 3, [](auto x) { return softplus_fixed(x); },
+      [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); });
 }
 
 TEST(Math, GeluTanhIsWithinItsOwnRounding) {

@@ -13,7 +13,9 @@ namespace fs = std::filesystem;
 // A stand-in for the machine's / with the files that read_cpu_limits looks at.
 class Machine {
  public:
-  Machine() : root_(fs::temp_directory_path() / ("drafthorse-topology-" + std::to_string(getpid()))) { fs::remove_all(root_); }
+  Machine() : root_(fs::temp_directory_path() / ("drafthorse-topology-" + std::to_string(getpid()))) {
+    fs::remove_all(root_);
+  }
   ~Machine() { fs::remove_all(root_); }
   void write(const std::string& path, const std::string& text) const {
     fs::create_directories((root_ / path).parent_path());

@@ -8,8 +8,8 @@
 namespace drafthorse {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::Each;
+using ::testing::ElementsAre;
 
 // Cost of n rows: 1 + slope * (n - 1).
 std::vector<double> sloped(double slope) {

@@ -21,7 +21,9 @@ std::vector<int32_t> proposal_after(const std::vector<int32_t>& tokens, int limi
 }
 
 // The longest earlier occurrence of the end of `tokens`: its length, and the latest position that follows one.
-struct Match { int length = 0, next = -1; };
+struct Match {
+  int length = 0, next = -1;
+};
 Match naive_match(const std::vector<int32_t>& tokens) {
   Match best;
   const int size = static_cast<int>(tokens.size());
@@ -122,7 +124,9 @@ RC_GTEST_PROP(PromptLookup, GrowingStepByStepFindsAMatchAsLong, ()) {
     bool found = false;
     for (size_t next = 1; next < seen.size() && !found; ++next) {
       int n = 0;
-      while (n < needed && static_cast<size_t>(n) < next && seen[next - 1 - static_cast<size_t>(n)] == seen[seen.size() - 1 - static_cast<size_t>(n)]) ++n;
+      while (n < needed && static_cast<size_t>(n) < next &&
+             seen[next - 1 - static_cast<size_t>(n)] == seen[seen.size() - 1 - static_cast<size_t>(n)])
+        ++n;
       if (n < needed) continue;
       found = true;
       for (size_t i = 0; i < draft.size() && found; ++i) {

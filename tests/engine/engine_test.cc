@@ -202,7 +202,8 @@ TEST(Engine, BoundedQueueIsBusy) {
   auto id = bench.engine->submit(request_of({9}, 1), std::make_shared<CollectingSink>());
   ASSERT_FALSE(id);
   EXPECT_EQ(id.error().kind, ErrorKind::busy);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(sinks[static_cast<size_t>(i)]->wait(), expected({}, request_of({1, i}, 30), 30));
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(sinks[static_cast<size_t>(i)]->wait(), expected({}, request_of({1, i}, 30), 30));
   bench.submit(request_of({9}, 1))->wait();
 }
 
@@ -253,7 +254,8 @@ TEST(Engine, WaitsForMemoryAndGivesItBack) {
   Bench bench(fake);
   std::vector<std::shared_ptr<CollectingSink>> sinks;
   for (int i = 0; i < 5; ++i) sinks.push_back(bench.submit(request_of({1, i}, 60)));  // one at a time fits
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(sinks[static_cast<size_t>(i)]->wait(), expected(fake, request_of({1, i}, 60), 60));
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(sinks[static_cast<size_t>(i)]->wait(), expected(fake, request_of({1, i}, 60), 60));
 }
 
 TEST(Engine, TheNewestWaitsWhenThePoolIsExhaustedAndSaysTheSame) {

@@ -63,7 +63,8 @@ TEST(RowCosts, TheFileKeepsThemByKey) {
 
 TEST(RowCosts, ADamagedFileIsMeasuredAnew) {
   const TempFolder folder;
-  for (const char* text : {"m\t1 2", "m\t1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 nan", "\x01\x02", "m\t0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"}) {
+  for (const char* text :
+       {"m\t1 2", "m\t1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 nan", "\x01\x02", "m\t0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"}) {
     std::ofstream(folder / "costs") << text << '\n';
     EXPECT_TRUE(read_row_costs(folder / "costs", "m").empty());
   }

@@ -37,7 +37,8 @@ int32_t naive_sample(std::vector<float> logits, const SamplingParams& p, uint64_
   for (auto [token, bias] : p.logit_bias) logits[static_cast<size_t>(token)] += bias;
   const float top = *std::max_element(logits.begin(), logits.end());
   std::vector<std::pair<float, int32_t>> all;
-  for (size_t i = 0; i < logits.size(); ++i) all.emplace_back((logits[i] - top) * (1.0f / p.temperature), static_cast<int32_t>(i));
+  for (size_t i = 0; i < logits.size(); ++i)
+    all.emplace_back((logits[i] - top) * (1.0f / p.temperature), static_cast<int32_t>(i));
   std::stable_sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.first > b.first; });
   if (p.top_k > 0 && static_cast<size_t>(p.top_k) < all.size()) all.resize(static_cast<size_t>(p.top_k));
   if (p.top_p < 1) {
@@ -51,7 +52,8 @@ int32_t naive_sample(std::vector<float> logits, const SamplingParams& p, uint64_
   double best_score = 0;
   for (auto& [z, id] : all) {
     if (p.min_p > 0 && z < fixed_log(p.min_p)) continue;
-    const double score = z + gumbel(token_bits(p.seed, position, static_cast<uint32_t>(id) / 4)[static_cast<size_t>(id) % 4]);
+    const double score =
+        z + gumbel(token_bits(p.seed, position, static_cast<uint32_t>(id) / 4)[static_cast<size_t>(id) % 4]);
     if (best < 0 || score > best_score || (score == best_score && id < best)) {
       best = id;
       best_score = score;
@@ -62,7 +64,8 @@ int32_t naive_sample(std::vector<float> logits, const SamplingParams& p, uint64_
 
 TEST(Rng, PhiloxIsThePublishedFunction) {
   // Known answers of the authors' test vectors (kat_vectors, philox4x32 10).
-  EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}), (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}),
+            (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox4x32({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
             (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
@@ -243,7 +246,10 @@ TEST(Sampler, ValidationNamesTheField) {
 // Prints what a token costs to sample; the bound only catches a full sort of the vocabulary.
 TEST(Sampler, LargeVocabulariesStayFast) {
   const auto logits = random_logits(248320, 5, 3);
-  struct Case { const char* name; SamplingParams params; };
+  struct Case {
+    const char* name;
+    SamplingParams params;
+  };
   std::vector<Case> cases(5);
   cases[0] = {"greedy", {}};
   cases[0].params.temperature = 0;

@@ -13,9 +13,12 @@ drafthorse::ChatTemplateInput conversation() {
   namespace json = boost::json;
   drafthorse::ChatTemplateInput input;
   input.messages = json::parse(R"([{"role": "system", "content": "s"}, {"role": "user", "content": "Grüße"},
-      {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": {"a": [1, 2.5, true]}}}]}])").as_array();
-  input.tools = json::parse(R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}])").as_array();
-  input.variables = json::parse(R"({"xs": [3, 1, 2], "d": {"b": 1, "a": {}}, "s": "text", "n": 7, "f": 0.5})").as_object();
+      {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": {"a": [1, 2.5, true]}}}]}])")
+                       .as_array();
+  input.tools =
+      json::parse(R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}])").as_array();
+  input.variables =
+      json::parse(R"({"xs": [3, 1, 2], "d": {"b": 1, "a": {}}, "s": "text", "n": 7, "f": 0.5})").as_object();
   input.bos_token = "<s>";
   return input;
 }

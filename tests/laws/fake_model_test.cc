@@ -1,5 +1,5 @@
-#include "laws/laws.h"
 #include "support/fake_model.h"
+#include "laws/laws.h"
 
 namespace drafthorse::test {
 namespace {
@@ -16,7 +16,9 @@ std::vector<std::vector<int32_t>> random_prompts(size_t count, int vocab) {
 
 TEST(Laws, OneAnswerOfTheFakeModel) {
   Subject subject;
-  subject.make = [](int, const std::string&) { return std::make_unique<FakeModel>(FakeOptions{.repetitiveness = 0.9}); };
+  subject.make = [](int, const std::string&) {
+    return std::make_unique<FakeModel>(FakeOptions{.repetitiveness = 0.9});
+  };
   subject.prompts = random_prompts(40, 64);
   subject.answer = 100;
   expect_one_answer(subject, 0);

@@ -23,7 +23,7 @@ using ModelMaker = std::function<std::unique_ptr<Model>(int threads, const std::
 struct Subject {
   ModelMaker make;
   std::vector<std::vector<int32_t>> prompts;
-  int answer = 24;                          // tokens
+  int answer = 24;  // tokens
   std::vector<std::string> isas = {"auto"};
 };
 
@@ -33,17 +33,18 @@ struct Way {
   int threads = 2;
   std::string isa = "auto";
   int prefill_chunk = 256;
-  int together = 1;                         // requests that run at once
+  int together = 1;  // requests that run at once
   std::string draft = "off";
   int max_draft = 0;
-  bool fuzz = false;                        // a drafter that proposes true and random tokens
+  bool fuzz = false;  // a drafter that proposes true and random tokens
   int kept_states = 0;
 };
 
 // Knows the right answer and spoils some of it: the drafts that verification must survive.
 class FuzzDrafter final : public Drafter {
  public:
-  FuzzDrafter(std::vector<int32_t> truth, int vocab, uint64_t seed) : truth_(std::move(truth)), vocab_(vocab), random_(seed) {}
+  FuzzDrafter(std::vector<int32_t> truth, int vocab, uint64_t seed)
+      : truth_(std::move(truth)), vocab_(vocab), random_(seed) {}
   std::string_view name() const override { return "fuzz"; }
   void extend(std::span<const int32_t> tokens) override { size_ += tokens.size(); }
   std::vector<int32_t> propose(int limit) override {
@@ -76,7 +77,10 @@ inline EngineRequest law_request(const Subject& subject, size_t prompt, bool gre
   return r;
 }
 
-struct Question { size_t prompt = 0; bool greedy = true; };
+struct Question {
+  size_t prompt = 0;
+  bool greedy = true;
+};
 
 struct LawAnswers {
   std::vector<std::vector<int32_t>> tokens;  // of each question
@@ -138,14 +142,21 @@ inline std::vector<Way> ways(const Subject& subject) {
   for (int n = 1; n <= 16; ++n)
     list.push_back({.name = "drafts of " + std::to_string(n), .threads = 1 + n % 3, .draft = "lookup", .max_draft = n});
   for (int n : {1, 3, 8, 16})
-    list.push_back({.name = "fuzzing drafter, " + std::to_string(n), .threads = 2, .draft = "auto", .max_draft = n, .fuzz = true});
+    list.push_back(
+        {.name = "fuzzing drafter, " + std::to_string(n), .threads = 2, .draft = "auto", .max_draft = n, .fuzz = true});
   list.push_back({.name = "fuzzing drafter, policy", .draft = "auto", .fuzz = true});
   for (int threads : {1, 2, 3}) list.push_back({.name = std::to_string(threads) + " threads", .threads = threads});
   for (int chunk : {1, 7, 64, 100000})
     list.push_back({.name = "prefill chunk " + std::to_string(chunk), .prefill_chunk = chunk});
   list.push_back({.name = "beside 3 others", .prefill_chunk = 16, .together = 4});
-  list.push_back({.name = "beside 3 others, drafting", .threads = 3, .prefill_chunk = 7, .together = 4, .draft = "auto", .max_draft = 5});
-  list.push_back({.name = "beside 3 others, fuzzing", .prefill_chunk = 64, .together = 4, .draft = "auto", .fuzz = true});
+  list.push_back({.name = "beside 3 others, drafting",
+                  .threads = 3,
+                  .prefill_chunk = 7,
+                  .together = 4,
+                  .draft = "auto",
+                  .max_draft = 5});
+  list.push_back(
+      {.name = "beside 3 others, fuzzing", .prefill_chunk = 64, .together = 4, .draft = "auto", .fuzz = true});
   list.push_back({.name = "kept states", .draft = "auto", .kept_states = 4});
   for (const auto& isa : subject.isas)
     list.push_back({.name = "isa " + isa, .isa = isa, .prefill_chunk = 7, .draft = "auto", .max_draft = 4});

@@ -1,5 +1,5 @@
-#include "laws/laws.h"
 #include "support/tiny_models.h"
+#include "laws/laws.h"
 
 namespace drafthorse::test {
 namespace {
@@ -12,7 +12,8 @@ std::vector<std::vector<int32_t>> mixed_prompts(int vocab) {
     const size_t period = i % 2 ? 3 + random() % 10 : 1000;
     prompts[i].resize(2 + random() % 120);
     for (size_t k = 0; k < prompts[i].size(); ++k)
-      prompts[i][k] = k < period ? static_cast<int32_t>(random() % static_cast<unsigned>(vocab)) : prompts[i][k - period];
+      prompts[i][k] =
+          k < period ? static_cast<int32_t>(random() % static_cast<unsigned>(vocab)) : prompts[i][k - period];
   }
   return prompts;
 }
@@ -31,7 +32,11 @@ std::unique_ptr<Model> make_model(const Network& network, int threads, const std
   return std::move(*model);
 }
 
-struct Tiny { const char* name; TinyModel model; Format format; };
+struct Tiny {
+  const char* name;
+  TinyModel model;
+  Format format;
+};
 
 class TinyLaws : public ::testing::TestWithParam<Tiny> {};
 

@@ -111,10 +111,8 @@ TEST(Answers, ErrorsOfStarting) {
       const json::value error = json::parse(r.body);
       EXPECT_EQ(text_of(error, "/error/message"), "said so");
       EXPECT_EQ(text_of(error, "/error/param"), "messages");
-      if (c.code)
-        EXPECT_EQ(text_of(error, "/error/code"), c.code);
-      else
-        EXPECT_TRUE(error.at_pointer("/error/code").is_null());
+      if (c.code) EXPECT_EQ(text_of(error, "/error/code"), c.code);
+      else EXPECT_TRUE(error.at_pointer("/error/code").is_null());
       EXPECT_EQ(r.headers.count("retry-after"), c.status == 429 || c.status == 503 ? 1u : 0u);
     }
   }
@@ -138,10 +136,8 @@ TEST(Answers, OneFailingChoiceCancelsItsSiblings) {
   std::atomic<int> count{0};
   running.model.choose = [&](const CompletionRequest&) {
     Script script = text_script({"x"});
-    if (count++ == 0)
-      script.endless = true, script.delay = std::chrono::milliseconds(5);
-    else
-      script.events = {failure("broke")};
+    if (count++ == 0) script.endless = true, script.delay = std::chrono::milliseconds(5);
+    else script.events = {failure("broke")};
     return script;
   };
   const Response r =

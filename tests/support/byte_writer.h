@@ -16,7 +16,7 @@ namespace drafthorse::test {
 using Bytes = std::vector<std::byte>;
 
 template <class T>
-  requires std::is_arithmetic_v<T>
+requires std::is_arithmetic_v<T>
 void append(Bytes& bytes, T value) {
   const size_t size = bytes.size();
   bytes.resize(size + sizeof value);

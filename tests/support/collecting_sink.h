@@ -43,12 +43,30 @@ class CollectingSink final : public TokenSink {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return finishes_ > 0 || tokens_.size() >= count; });
   }
-  bool finished() { std::lock_guard lock(mutex_); return finishes_ > 0; }
-  int finishes() { std::lock_guard lock(mutex_); return finishes_; }
-  FinishReason reason() { std::lock_guard lock(mutex_); return *reason_; }
-  RequestStats stats() { std::lock_guard lock(mutex_); return stats_; }
-  std::optional<Error> error() { std::lock_guard lock(mutex_); return error_; }
-  std::vector<TokenEvent> events() { std::lock_guard lock(mutex_); return events_; }
+  bool finished() {
+    std::lock_guard lock(mutex_);
+    return finishes_ > 0;
+  }
+  int finishes() {
+    std::lock_guard lock(mutex_);
+    return finishes_;
+  }
+  FinishReason reason() {
+    std::lock_guard lock(mutex_);
+    return *reason_;
+  }
+  RequestStats stats() {
+    std::lock_guard lock(mutex_);
+    return stats_;
+  }
+  std::optional<Error> error() {
+    std::lock_guard lock(mutex_);
+    return error_;
+  }
+  std::vector<TokenEvent> events() {
+    std::lock_guard lock(mutex_);
+    return events_;
+  }
 
   std::function<bool(std::span<const TokenEvent>)> on_each;  // set before submit
 

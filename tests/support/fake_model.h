@@ -22,12 +22,12 @@ namespace drafthorse::test {
 struct FakeOptions {
   int vocab = 64;
   int context = 512;
-  double repetitiveness = 0.7;           // share of contexts whose likeliest token depends on two tokens only
-  int pool = 1 << 30;                    // positions that all states together may hold
-  std::chrono::microseconds row_time{0}; // busy time a row, beside
-  std::chrono::microseconds run_time{0}; // that of a run
-  int nan_token = -1;                    // a history that ends with this token gives NaN
-  int throw_token = -1;                  // a run that carries this token throws
+  double repetitiveness = 0.7;            // share of contexts whose likeliest token depends on two tokens only
+  int pool = 1 << 30;                     // positions that all states together may hold
+  std::chrono::microseconds row_time{0};  // busy time a row, beside
+  std::chrono::microseconds run_time{0};  // that of a run
+  int nan_token = -1;                     // a history that ends with this token gives NaN
+  int throw_token = -1;                   // a run that carries this token throws
 };
 
 class FakeModel;
@@ -73,7 +73,8 @@ class FakeModel final : public Model {
     const int wanted = s.length() + positions;
     if (used_ + wanted - s.reserved > options_.pool)
       return Error{ErrorKind::out_of_memory,
-                   fmt::format("{} positions wanted, {} of {} free", positions, options_.pool - used_, options_.pool), ""};
+                   fmt::format("{} positions wanted, {} of {} free", positions, options_.pool - used_, options_.pool),
+                   ""};
     used_ += wanted - s.reserved;
     s.reserved = wanted;
     return {};

@@ -104,7 +104,8 @@ inline BlockFields block_fields(Format format) {
 
 inline double rms(const TensorView& view) {
   std::vector<float> values(static_cast<size_t>(view.elements()));
-  if (Status status = dequantise(view, 0, view.rows(), values); !status) throw std::runtime_error(status.error().message);
+  if (Status status = dequantise(view, 0, view.rows(), values); !status)
+    throw std::runtime_error(status.error().message);
   double sum = 0;
   for (const float value : values) sum += static_cast<double>(value) * value;
   return values.empty() ? 1 : std::sqrt(sum / static_cast<double>(values.size()));

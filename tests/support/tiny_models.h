@@ -32,7 +32,7 @@ struct TinyModel {
   int layers = 2, hidden = 64, heads = 4, kv_heads = 2, head_dim = 16, intermediate = 128, vocab = 256;
   int context = 512;
   bool tied = true;
-  int window = 0;                // mistral only
+  int window = 0;  // mistral only
   uint64_t seed = 1;
 };
 
@@ -41,7 +41,7 @@ struct TinyTensor {
   std::string name, gguf_name;
   std::vector<int64_t> shape;
   enum class Kind { matrix, norm, bias } kind = Kind::matrix;
-  int permuted_heads = 0;        // > 0: GGUF llama stores the rows of this many heads for interleaved rope
+  int permuted_heads = 0;  // > 0: GGUF llama stores the rows of this many heads for interleaved rope
 };
 
 inline std::vector<TinyTensor> tiny_tensors(const TinyModel& m) {
@@ -52,7 +52,8 @@ inline std::vector<TinyTensor> tiny_tensors(const TinyModel& m) {
   list.push_back({"model.embed_tokens.weight", "token_embd.weight", {m.vocab, m.hidden}});
   for (int i = 0; i < m.layers; ++i) {
     const std::string hf = "model.layers." + std::to_string(i) + ".", gguf = "blk." + std::to_string(i) + ".";
-    const auto projection = [&](const char* name, const char* gguf_name, int64_t out, int64_t in, int heads, bool bias) {
+    const auto projection = [&](const char* name, const char* gguf_name, int64_t out, int64_t in, int heads,
+                                bool bias) {
       list.push_back({hf + name + ".weight", gguf + gguf_name + ".weight", {out, in}, Kind::matrix, heads});
       if (bias) list.push_back({hf + name + ".bias", gguf + gguf_name + ".bias", {out}, Kind::bias, heads});
     };
@@ -135,12 +136,20 @@ inline std::vector<std::string> tiny_vocabulary(int vocab) {
 }
 
 inline boost::json::object tiny_config(const TinyModel& m) {
-  boost::json::object config = {
-      {"model_type", m.family},       {"hidden_size", m.hidden},          {"num_hidden_layers", m.layers},
-      {"num_attention_heads", m.heads}, {"num_key_value_heads", m.kv_heads}, {"head_dim", m.head_dim},
-      {"intermediate_size", m.intermediate}, {"vocab_size", m.vocab},     {"max_position_embeddings", m.context},
-      {"rms_norm_eps", 1e-5},         {"rope_theta", 10000.0},            {"hidden_act", "silu"},
-      {"tie_word_embeddings", m.tied}, {"torch_dtype", "float32"}};
+  boost::json::object config = {{"model_type", m.family},
+                                {"hidden_size", m.hidden},
+                                {"num_hidden_layers", m.layers},
+                                {"num_attention_heads", m.heads},
+                                {"num_key_value_heads", m.kv_heads},
+                                {"head_dim", m.head_dim},
+                                {"intermediate_size", m.intermediate},
+                                {"vocab_size", m.vocab},
+                                {"max_position_embeddings", m.context},
+                                {"rms_norm_eps", 1e-5},
+                                {"rope_theta", 10000.0},
+                                {"hidden_act", "silu"},
+                                {"tie_word_embeddings", m.tied},
+                                {"torch_dtype", "float32"}};
   if (m.window > 0) config["sliding_window"] = m.window;
   if (m.vocab > 256) config["eos_token_id"] = m.vocab - 1;
   return config;
@@ -156,8 +165,12 @@ inline void write_tiny_tokenizer(const std::filesystem::path& folder, const Tiny
   }
   const boost::json::object byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
   const boost::json::object tokenizer = {
-      {"version", "1.0"},           {"added_tokens", added},  {"normalizer", nullptr}, {"pre_tokenizer", byte_level},
-      {"post_processor", nullptr},  {"decoder", byte_level},
+      {"version", "1.0"},
+      {"added_tokens", added},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", byte_level},
+      {"post_processor", nullptr},
+      {"decoder", byte_level},
       {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", boost::json::array()}}}};
   save_text(folder / "tokenizer.json", boost::json::serialize(tokenizer));
   boost::json::object settings;
@@ -187,7 +200,8 @@ struct TinyPack {
 };
 
 // A folder as MLX writes it: every matrix quantised (random words), norms and biases in bf16. Returns the folder.
-inline std::filesystem::path write_tiny_mlx(const std::filesystem::path& folder, const TinyModel& m, const TinyPack& pack) {
+inline std::filesystem::path write_tiny_mlx(const std::filesystem::path& folder, const TinyModel& m,
+                                            const TinyPack& pack) {
   std::filesystem::create_directories(folder);
   SafetensorsWriter writer;
   for (const TinyTensor& tensor : tiny_tensors(m)) {
@@ -196,8 +210,8 @@ inline std::filesystem::path write_tiny_mlx(const std::filesystem::path& folder,
       continue;
     }
     Random random(m.seed, tensor.name);
-    const OwnedTensor owned = random_mlx(pack.mode, pack.bits, pack.group_size, pack.scale_format, tensor.shape, random,
-                                         tiny_size(tensor));
+    const OwnedTensor owned =
+        random_mlx(pack.mode, pack.bits, pack.group_size, pack.scale_format, tensor.shape, random, tiny_size(tensor));
     const std::string path = tensor.name.substr(0, tensor.name.size() - std::string(".weight").size());
     const int64_t rows = tensor.shape[0], columns = tensor.shape[1], groups = columns / pack.group_size;
     writer.add(tensor.name, Format::u32, {rows, columns * pack.bits / 32}, owned.data);
@@ -215,7 +229,9 @@ inline std::filesystem::path write_tiny_mlx(const std::filesystem::path& folder,
 
 inline void set_gguf_metadata(GgufWriter& writer, const TinyModel& m) {
   const std::string architecture = m.family == "mistral" ? "llama" : m.family;
-  const auto size = [&](const char* key, int value) { writer.set(architecture + "." + key, static_cast<uint32_t>(value)); };
+  const auto size = [&](const char* key, int value) {
+    writer.set(architecture + "." + key, static_cast<uint32_t>(value));
+  };
   writer.set("general.architecture", architecture);
   writer.set("general.name", "tiny " + m.family);
   size("context_length", m.context);

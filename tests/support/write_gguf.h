@@ -17,10 +17,10 @@ namespace drafthorse::test {
 // GGML's number of a format. Throws for formats that GGUF does not have.
 inline uint32_t ggml_type(Format format) {
   static const std::map<Format, uint32_t> types = {
-      {Format::f32, 0},   {Format::f16, 1},   {Format::q4_0, 2},  {Format::q4_1, 3},   {Format::q5_0, 6},
-      {Format::q5_1, 7},  {Format::q8_0, 8},  {Format::q2_k, 10}, {Format::q3_k, 11},  {Format::q4_k, 12},
-      {Format::q5_k, 13}, {Format::q6_k, 14}, {Format::iq4_nl, 20}, {Format::iq4_xs, 23}, {Format::i8, 24},
-      {Format::i32, 26},  {Format::i64, 27},  {Format::bf16, 30}, {Format::mxfp4_blocks, 39}};
+      {Format::f32, 0},   {Format::f16, 1},   {Format::q4_0, 2},    {Format::q4_1, 3},         {Format::q5_0, 6},
+      {Format::q5_1, 7},  {Format::q8_0, 8},  {Format::q2_k, 10},   {Format::q3_k, 11},        {Format::q4_k, 12},
+      {Format::q5_k, 13}, {Format::q6_k, 14}, {Format::iq4_nl, 20}, {Format::iq4_xs, 23},      {Format::i8, 24},
+      {Format::i32, 26},  {Format::i64, 27},  {Format::bf16, 30},   {Format::mxfp4_blocks, 39}};
   return types.at(format);
 }
 

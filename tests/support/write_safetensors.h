@@ -17,8 +17,9 @@ namespace drafthorse::test {
 
 inline std::string safetensors_dtype(Format format) {
   static const std::map<Format, std::string> names = {
-      {Format::f32, "F32"}, {Format::f16, "F16"}, {Format::bf16, "BF16"}, {Format::i32, "I32"},      {Format::u32, "U32"},
-      {Format::u8, "U8"},   {Format::i8, "I8"},   {Format::i64, "I64"},   {Format::f8_e4m3, "F8_E4M3"}};
+      {Format::f32, "F32"}, {Format::f16, "F16"}, {Format::bf16, "BF16"},
+      {Format::i32, "I32"}, {Format::u32, "U32"}, {Format::u8, "U8"},
+      {Format::i8, "I8"},   {Format::i64, "I64"}, {Format::f8_e4m3, "F8_E4M3"}};
   return names.at(format);
 }
 

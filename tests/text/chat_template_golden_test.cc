@@ -53,7 +53,8 @@ TEST(ChatTemplateGoldens, EveryFamilyRendersAsJinja2) {
     const std::string name(golden.at("template").as_string()), which(golden.at("case").as_string());
     if (!templates.contains(name)) templates[name] = load(name);
     ASSERT_TRUE(templates[name]);
-    const auto text = templates[name]->render(input_of(file.at("cases").as_object().at(which).as_object(), file.at("now").as_int64()));
+    const auto text = templates[name]->render(
+        input_of(file.at("cases").as_object().at(which).as_object(), file.at("now").as_int64()));
     ++compared;
     if (const auto* wanted = golden.as_object().if_contains("text")) {
       EXPECT_TRUE(text) << name << ", " << which << ": " << (text ? "" : text.error().message);
@@ -76,7 +77,8 @@ TEST(ChatTemplateGoldens, LongConversationIsQuick) {
   ChatTemplateInput input;
   for (int i = 0; i < 100; ++i) {
     json::object user = {{"role", "user"}, {"content", "Question " + std::string(2000, 'q')}};
-    json::object answer = {{"role", "assistant"}, {"content", "<think>\nhm\n</think>\n\nAnswer " + std::string(2000, 'a')}};
+    json::object answer = {{"role", "assistant"},
+                           {"content", "<think>\nhm\n</think>\n\nAnswer " + std::string(2000, 'a')}};
     answer["tool_calls"] = json::parse(R"([{"function": {"name": "f", "arguments": {"n": 1, "list": [1, 2]}}}])");
     input.messages.push_back(std::move(user));
     input.messages.push_back(std::move(answer));
@@ -86,7 +88,8 @@ TEST(ChatTemplateGoldens, LongConversationIsQuick) {
   for (int i = 0; i < 5; ++i) {
     const auto start = std::chrono::steady_clock::now();
     const auto text = parsed->render(input);
-    best_ms = std::min(best_ms, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    best_ms =
+        std::min(best_ms, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
     ASSERT_TRUE(text) << text.error().message;
     size = text->size();
   }

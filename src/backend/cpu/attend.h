@@ -20,7 +20,7 @@ struct SequenceRows {
 
 struct AttentionShape {
   int heads = 0, kv_heads = 0, head_dim = 0;
-  int window = 0;        // 0: all positions
+  int window = 0;  // 0: all positions
   float softcap = 0;
 };
 
@@ -38,14 +38,14 @@ class Attend {
     const SequenceRows* sequence;
     int kv_head, first_query, queries;
     int first_segment, segments;
-    int64_t partial;            // first slot of partials_, when its segments are spread over tasks
+    int64_t partial;  // first slot of partials_, when its segments are spread over tasks
     int parts;
   };
   struct Task {
     int tile, first_segment, segments;
   };
   struct Scratch {
-    std::vector<float> out;     // [kTileQueries, head_dim]
+    std::vector<float> out;  // [kTileQueries, head_dim]
   };
 
   void plan(const AttentionShape& shape, std::span<const SequenceRows> sequences);
@@ -60,11 +60,11 @@ class Attend {
   const KvPool& kv_;
   std::vector<Tile> tiles_;
   std::vector<Task> tasks_;
-  std::vector<Softmax> partials_;       // [segment of the tile][query]
-  std::vector<float> partial_out_;      // [slot, head_dim]
-  std::unique_ptr<std::atomic<int>[]> open_parts_;   // by tile: parts not yet done
+  std::vector<Softmax> partials_;                   // [segment of the tile][query]
+  std::vector<float> partial_out_;                  // [slot, head_dim]
+  std::unique_ptr<std::atomic<int>[]> open_parts_;  // by tile: parts not yet done
   size_t open_parts_size_ = 0;
-  std::vector<Scratch> scratch_;        // by worker
+  std::vector<Scratch> scratch_;  // by worker
 };
 
 }  // namespace drafthorse::cpu

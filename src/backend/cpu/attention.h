@@ -10,28 +10,28 @@
 
 namespace drafthorse::cpu {
 
-inline constexpr int kKvBlock = 64;                                // positions of a KV block
-inline constexpr int kSoftmaxSegment = 256;                               // positions of a segment
+inline constexpr int kKvBlock = 64;          // positions of a KV block
+inline constexpr int kSoftmaxSegment = 256;  // positions of a segment
 inline constexpr int kSoftmaxBlocks = kSoftmaxSegment / kKvBlock;
-inline constexpr int kTileQueries = 48;                            // queries that one task may hold
+inline constexpr int kTileQueries = 48;  // queries that one task may hold
 
 // Softmax over some positions, not yet divided: weights are relative to exp(max).
 struct Softmax {
   float max = 0, sum = 0;
-  float* out = nullptr;   // [head_dim]
+  float* out = nullptr;  // [head_dim]
 };
 
 // Queries of one kv head against one segment.
 struct SegmentTask {
-  int queries = 0;                          // <= kTileQueries
+  int queries = 0;  // <= kTileQueries
   int head_dim = 0;
-  float softcap = 0;                        // 0: none
-  const float* q[kTileQueries];             // [head_dim] each; rope applied, times the attention's scale
-  int first[kTileQueries];                  // the query sees positions [first, last) of the segment, at least one
+  float softcap = 0;             // 0: none
+  const float* q[kTileQueries];  // [head_dim] each; rope applied, times the attention's scale
+  int first[kTileQueries];       // the query sees positions [first, last) of the segment, at least one
   int last[kTileQueries];
-  const uint16_t* keys[kSoftmaxBlocks];     // f16 [head_dim][64]: a lane is a position
-  const uint16_t* values[kSoftmaxBlocks];   // f16 [64][head_dim]
-  const uint16_t* after = nullptr;          // keys that the caller will want next, for the cache's sake
+  const uint16_t* keys[kSoftmaxBlocks];    // f16 [head_dim][64]: a lane is a position
+  const uint16_t* values[kSoftmaxBlocks];  // f16 [64][head_dim]
+  const uint16_t* after = nullptr;         // keys that the caller will want next, for the cache's sake
 };
 
 // RowKernels::merge: into = into and then next, both weighted to the larger maximum:

@@ -27,12 +27,12 @@ struct AttentionOf {
                      int head_dim, float* out) {
     constexpr int C = std::min(registers<R>(), kKvBlock / W);
     constexpr int kPasses = kKvBlock / (C * W);
-    constexpr int kLines = kPasses >= 4 ? 1 : 4 / kPasses;   // cache lines to ask for with each d: four times head_dim
+    constexpr int kLines = kPasses >= 4 ? 1 : 4 / kPasses;  // cache lines to ask for with each d: four times head_dim
     constexpr int kLine = 64 / int(sizeof(uint16_t));
     for (int j = 0, pass = 0; j < kKvBlock; j += C * W, ++pass) {
       const int first_line = std::min(pass, 3) * kLines * head_dim;
-      const uint16_t* line = first_line < 2 * head_dim ? next + first_line * kLine
-                                                       : values + (first_line - 2 * head_dim) * kLine;
+      const uint16_t* line =
+          first_line < 2 * head_dim ? next + first_line * kLine : values + (first_line - 2 * head_dim) * kLine;
       V sum[R][C];
       for (auto& row : sum) {
         for (V& s : row) s = broadcast<V>(0.0f);
@@ -101,7 +101,7 @@ struct AttentionOf {
     const int begin = first / W * W, end = (last + W - 1) / W * W;
     std::fill(s + begin, s + first, -INFINITY);
     std::fill(s + last, s + end, -INFINITY);
-    V most_lanes = broadcast<V>(-INFINITY);   // the order does not matter to a maximum; a NaN is passed over
+    V most_lanes = broadcast<V>(-INFINITY);  // the order does not matter to a maximum; a NaN is passed over
     for (int j = begin; j < end; j += W) most_lanes = larger(most_lanes, load_lanes<V>(s + j));
     float lanes[W];
     store_lanes(lanes, most_lanes);
@@ -152,9 +152,11 @@ struct AttentionOf {
     // Positions that all see go together; the few before and after go query by query, still in order.
     shared_from = std::min(shared_from, to);
     shared_to = std::max(shared_to, shared_from);
-    for (int r = 0; r < R; ++r) weigh_range<1>(task, p + r * kSoftmaxSegment, first[r], std::min(last[r], shared_from), out + r);
+    for (int r = 0; r < R; ++r)
+      weigh_range<1>(task, p + r * kSoftmaxSegment, first[r], std::min(last[r], shared_from), out + r);
     weigh_range<R>(task, p, shared_from, shared_to, out);
-    for (int r = 0; r < R; ++r) weigh_range<1>(task, p + r * kSoftmaxSegment, std::max(first[r], shared_to), last[r], out + r);
+    for (int r = 0; r < R; ++r)
+      weigh_range<1>(task, p + r * kSoftmaxSegment, std::max(first[r], shared_to), last[r], out + r);
   }
 
   template <int R>
@@ -210,8 +212,8 @@ template <class Isa>
 constexpr RowKernels table(std::string_view name) {
   using R = Rows<Isa>;
   using A = AttentionOf<Isa>;
-  return {name,         &R::rms_norm,  &R::silu_times,       &R::gelu_times, &R::add,     &R::multiply, &R::softcap,
-          &R::rope_half, &R::rope_interleaved, &R::to_half, &A::segment, &A::merge, &A::finish};
+  return {name,          &R::rms_norm,         &R::silu_times, &R::gelu_times, &R::add,   &R::multiply, &R::softcap,
+          &R::rope_half, &R::rope_interleaved, &R::to_half,    &A::segment,    &A::merge, &A::finish};
 }
 
 }  // namespace drafthorse::cpu

@@ -18,7 +18,9 @@ namespace {
 constexpr int kPrefillRows = 16;  // from here on the product is bound by arithmetic; fewer matrices suffice
 
 Error bad_format(const std::string& text) {
-  return {ErrorKind::invalid_argument, fmt::format("\"{}\" is not a weight format that can be measured (examples: q4_k, affine4-64)", text), "formats"};
+  return {ErrorKind::invalid_argument,
+          fmt::format("\"{}\" is not a weight format that can be measured (examples: q4_k, affine4-64)", text),
+          "formats"};
 }
 
 // A source matrix of the format; `bytes` owns what the view shows.
@@ -115,19 +117,23 @@ struct Bench {
     activations.resize(rows);
     std::vector<float> x(first.inputs), y(rows * first.outputs);
     for (int r = 0; r < rows; r++) {
-      for (size_t k = 0; k < x.size(); k++) x[k] = static_cast<float>((k * 37 + static_cast<size_t>(r) * 11) % 61) - 30.0f;
+      for (size_t k = 0; k < x.size(); k++)
+        x[k] = static_cast<float>((k * 37 + static_cast<size_t>(r) * 11) % 61) - 30.0f;
       activations.set_row(kernels, r, x.data());
     }
     const size_t count = rows < kPrefillRows ? matrices.size() : std::min<size_t>(matrices.size(), 2);
     std::vector<double> times;
     for (int i = 0; i < options.repeats; i++) {
       times.push_back(seconds([&] {
-        for (size_t m = 0; m < count; m++) {
-          const MatmulJob job{&matrices[m], y.data(), first.outputs};
-          pool.parallel_for(first.blocks(), blocks_per_chunk({&job, 1}, rows, pool.workers()),
-                            [&](int, int64_t begin, int64_t end) { matmul(kernels, {&job, 1}, activations, 0, rows, begin, end); });
-        }
-      }) / static_cast<double>(count));
+                        for (size_t m = 0; m < count; m++) {
+                          const MatmulJob job{&matrices[m], y.data(), first.outputs};
+                          pool.parallel_for(first.blocks(), blocks_per_chunk({&job, 1}, rows, pool.workers()),
+                                            [&](int, int64_t begin, int64_t end) {
+                                              matmul(kernels, {&job, 1}, activations, 0, rows, begin, end);
+                                            });
+                        }
+                      }) /
+                      static_cast<double>(count));
     }
     return median(times);
   }
@@ -148,9 +154,9 @@ struct Bench {
       const double time = product(matrices, rows);
       if (rows == 1) one = time;
       const double rate = static_cast<double>(bytes) / time;
-      report.rows.push_back({format, options.inputs, options.outputs, rows, time * 1e6, rate / 1e9, rate / read,
-                             one > 0 ? time / one : 0,
-                             static_cast<double>(rows) * static_cast<double>(options.inputs * options.outputs) / time / 1e9});
+      report.rows.push_back(
+          {format, options.inputs, options.outputs, rows, time * 1e6, rate / 1e9, rate / read, one > 0 ? time / one : 0,
+           static_cast<double>(rows) * static_cast<double>(options.inputs * options.outputs) / time / 1e9});
     }
     return {};
   }
@@ -159,11 +165,13 @@ struct Bench {
 }  // namespace
 
 Result<BenchKernelsReport> bench_kernels(const BenchKernelsOptions& options) {
-  if (options.inputs < 1 || options.inputs > 1 << 20 || options.outputs < 1 || options.outputs > 1 << 20 || options.repeats < 1) {
+  if (options.inputs < 1 || options.inputs > 1 << 20 || options.outputs < 1 || options.outputs > 1 << 20 ||
+      options.repeats < 1) {
     return Error{ErrorKind::invalid_argument, "inputs and outputs must be 1 to 1048576, repeats at least 1", "inputs"};
   }
   for (int rows : options.rows) {
-    if (rows < 1 || rows > 4096) return Error{ErrorKind::invalid_argument, fmt::format("{} rows; expected 1 to 4096", rows), "rows"};
+    if (rows < 1 || rows > 4096)
+      return Error{ErrorKind::invalid_argument, fmt::format("{} rows; expected 1 to 4096", rows), "rows"};
   }
   Result<const Kernels*> kernels = select_kernels(options.isa);
   if (!kernels) return kernels.error();
@@ -178,13 +186,14 @@ Result<BenchKernelsReport> bench_kernels(const BenchKernelsOptions& options) {
 }
 
 std::string format_report(const BenchKernelsReport& report) {
-  std::string text = fmt::format("{}, {} thread{}, plain read {:.1f} GB/s\n", report.isa, report.threads, report.threads == 1 ? "" : "s",
-                                 report.read_gigabytes_per_second);
-  text += fmt::format("{:<12} {:>6} {:>6} {:>5} {:>10} {:>7} {:>10} {:>7} {:>8}\n", "format", "inputs", "out", "rows", "us", "GB/s",
-                      "of read", "cost", "GMAC/s");
+  std::string text = fmt::format("{}, {} thread{}, plain read {:.1f} GB/s\n", report.isa, report.threads,
+                                 report.threads == 1 ? "" : "s", report.read_gigabytes_per_second);
+  text += fmt::format("{:<12} {:>6} {:>6} {:>5} {:>10} {:>7} {:>10} {:>7} {:>8}\n", "format", "inputs", "out", "rows",
+                      "us", "GB/s", "of read", "cost", "GMAC/s");
   for (const BenchKernelsRow& r : report.rows) {
-    text += fmt::format("{:<12} {:>6} {:>6} {:>5} {:>10.1f} {:>7.2f} {:>9.0f}% {:>6.2f}x {:>8.1f}\n", r.format, r.inputs, r.outputs, r.rows,
-                        r.microseconds, r.gigabytes_per_second, 100 * r.bandwidth_share, r.relative_cost, r.gmacs_per_second);
+    text += fmt::format("{:<12} {:>6} {:>6} {:>5} {:>10.1f} {:>7.2f} {:>9.0f}% {:>6.2f}x {:>8.1f}\n", r.format,
+                        r.inputs, r.outputs, r.rows, r.microseconds, r.gigabytes_per_second, 100 * r.bandwidth_share,
+                        r.relative_cost, r.gmacs_per_second);
   }
   return text;
 }

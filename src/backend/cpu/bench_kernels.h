@@ -14,21 +14,21 @@ struct BenchKernelsOptions {
   std::vector<std::string> formats = {"q4_1", "affine4-64", "q4_k", "q5_0", "q6_k", "q8_0"};
   std::vector<int> rows = {1, 2, 4, 8, 512};
   int64_t inputs = 1536, outputs = 8960;
-  int threads = 0;                 // 0: as many as are usable
+  int threads = 0;  // 0: as many as are usable
   std::string isa = "auto";
-  uint64_t bytes = 400 << 20;      // weights at least, so that no cache holds them
-  int repeats = 7;                 // the median is reported
+  uint64_t bytes = 400 << 20;  // weights at least, so that no cache holds them
+  int repeats = 7;             // the median is reported
 };
 
 struct BenchKernelsRow {
   std::string format;
   int64_t inputs = 0, outputs = 0;
   int rows = 0;
-  double microseconds = 0;         // one product
-  double gigabytes_per_second = 0; // of packed weights
-  double bandwidth_share = 0;      // of BenchKernelsReport::read_gigabytes_per_second
-  double relative_cost = 0;        // to 1 row of the same format (0: 1 row was not measured)
-  double gmacs_per_second = 0;     // multiply-adds, all threads
+  double microseconds = 0;          // one product
+  double gigabytes_per_second = 0;  // of packed weights
+  double bandwidth_share = 0;       // of BenchKernelsReport::read_gigabytes_per_second
+  double relative_cost = 0;         // to 1 row of the same format (0: 1 row was not measured)
+  double gmacs_per_second = 0;      // multiply-adds, all threads
 };
 
 struct BenchKernelsReport {

@@ -23,9 +23,10 @@ namespace drafthorse::kernel {
 // f(integral_constant 0), …, f(integral_constant N - 1): indices are constants, so arrays of vectors stay in registers.
 template <int N, class F>
 DH_INLINE void unroll(F&& f) {
-  [&]<int... i>(std::integer_sequence<int, i...>) DH_INLINE_LAMBDA {
+  const auto each = [&]<int... i>(std::integer_sequence<int, i...>) DH_INLINE_LAMBDA {
     (f(std::integral_constant<int, i>{}), ...);
-  }(std::make_integer_sequence<int, N>{});
+  };
+  each(std::make_integer_sequence<int, N>{});
 }
 
 // Calls f(integral_constant<int, j>, code vector j) for the 8 vectors of a unit, in the order 0 4 1 5 2 6 3 7.
@@ -38,11 +39,13 @@ DH_INLINE void for_each_code(const uint8_t* p, F&& f) {
   };
   // Bits [bit, bit + width) of a plane moved to bit `to`.
   if constexpr (kCodes == Codes::s8) {
-    unroll<4>([&]<int j>(std::integral_constant<int, j> c) DH_INLINE_LAMBDA { both(c, V::load(p + 64 * j), V::load(p + 64 * (j + 4))); });
+    unroll<4>([&]<int j>(std::integral_constant<int, j> c)
+                  DH_INLINE_LAMBDA { both(c, V::load(p + 64 * j), V::load(p + 64 * (j + 4))); });
   } else if constexpr (kCodes == Codes::b2) {
     B planes[2] = {V::load(p), V::load(p + 64)};
     unroll<4>([&]<int j>(std::integral_constant<int, j> c) DH_INLINE_LAMBDA {
-      both(c, V::template field<2 * (j / 2), 0, 3>(planes[j % 2]), V::template field<2 * (j / 2 + 2), 0, 3>(planes[j % 2]));
+      both(c, V::template field<2 * (j / 2), 0, 3>(planes[j % 2]),
+           V::template field<2 * (j / 2 + 2), 0, 3>(planes[j % 2]));
     });
   } else if constexpr (kCodes == Codes::b3) {
     B planes[2] = {V::load(p), V::load(p + 64)}, third = V::load(p + 128);
@@ -89,9 +92,7 @@ DH_INLINE void for_each_decoded(const uint8_t* p, F&& f) {
 }
 
 // How many code vectors a 16-bit partial sum holds: depth * 2 * max code * 127 < 2^15.
-constexpr int depth(Codes codes) {
-  return codes == Codes::b6 ? 2 : codes == Codes::b5 || codes == Codes::e2m1 ? 4 : 8;
-}
+constexpr int depth(Codes codes) { return codes == Codes::b6 ? 2 : codes == Codes::b5 || codes == Codes::e2m1 ? 4 : 8; }
 
 // Integer dots of one unit with R rows. dot[r][h]: h = 0, or for steps of 16 the half of the unit.
 template <class V, Codes kCodes, bool kHalves, int R>
@@ -102,7 +103,8 @@ struct UnitDots {
 
   // Code vector j of the step's unit `u`, against inputs x of row 0; rows are `stride` bytes apart.
   template <int u, int j>
-  DH_INLINE void add(std::integral_constant<int, u>, std::integral_constant<int, j>, typename V::Bytes code, const int8_t* x, int64_t stride) {
+  DH_INLINE void add(std::integral_constant<int, u>, std::integral_constant<int, j>, typename V::Bytes code,
+                     const int8_t* x, int64_t stride) {
     constexpr int h = kHalves ? j / 4 : 0;
     if constexpr (is_signed(kCodes)) {
       constexpr bool fresh = u == 0 && (kHalves ? j % 4 == 0 : j == 0);
@@ -272,31 +274,33 @@ void direct(const PackedLinear& w, const Activations& a, int row, int rows, floa
     for (int64_t s = 0; s < segments; s++) {
       const QuantisedSegment* inputs = a.quantised(w.activations, s, row);
       Floats acc[kSplits][R];
-      unroll<kSplits * R>([&](auto i) DH_INLINE_LAMBDA { acc[i / R][i % R] = V::template Part0<kSplits>::zero_floats(); });
-      p = walk_segment<kLayout>(w, p, units_of(w, s), [&](int u, const uint8_t* codes, const uint8_t* scales,
-                                                          const uint8_t* head) DH_INLINE_LAMBDA {
-        V::prefetch(codes + V::kPrefetch, t.units_per_step() * unit_bytes(t.codes) + 32);
-        unroll<kSplits>([&]<int split>(std::integral_constant<int, split>) DH_INLINE_LAMBDA {
-          using W = typename V::template Split<kSplits, split>;
-          // The compiler must not see that both halves read the same inputs: it would keep them all, in memory.
-          const QuantisedSegment* x = forget(inputs);
-          UnitDots<W, t.codes, t.step == 16, R> dots;
-          unroll<t.units_per_step()>([&](auto i) DH_INLINE_LAMBDA {
-            const int8_t* q = x->q + 32 * (u + i);
-            for_each_code<W, t.codes>(codes + i * unit_bytes(t.codes), [&](auto j, typename W::Bytes code) DH_INLINE_LAMBDA {
-              dots.add(i, j, code, q, kRowStride);
+      unroll<kSplits * R>([&](auto i)
+                              DH_INLINE_LAMBDA { acc[i / R][i % R] = V::template Part0<kSplits>::zero_floats(); });
+      p = walk_segment<kLayout>(
+          w, p, units_of(w, s),
+          [&](int u, const uint8_t* codes, const uint8_t* scales, const uint8_t* head) DH_INLINE_LAMBDA {
+            V::prefetch(codes + V::kPrefetch, t.units_per_step() * unit_bytes(t.codes) + 32);
+            unroll<kSplits>([&]<int split>(std::integral_constant<int, split>) DH_INLINE_LAMBDA {
+              using W = typename V::template Split<kSplits, split>;
+              // The compiler must not see that both halves read the same inputs: it would keep them all, in memory.
+              const QuantisedSegment* x = forget(inputs);
+              UnitDots<W, t.codes, t.step == 16, R> dots;
+              unroll<t.units_per_step()>([&](auto i) DH_INLINE_LAMBDA {
+                const int8_t* q = x->q + 32 * (u + i);
+                for_each_code<W, t.codes>(codes + i * unit_bytes(t.codes),
+                                          [&](auto j, typename W::Bytes code)
+                                              DH_INLINE_LAMBDA { dots.add(i, j, code, q, kRowStride); });
+              });
+              unroll<t.steps_per_unit()>([&](auto h) DH_INLINE_LAMBDA {
+                typename W::Floats scale, bias = W::zero_floats();
+                step_scales<W, kLayout>(w, scales, h, head, scale, bias);
+                int g = t.step == 64 ? u / 2 : t.step == 16 ? 2 * u + h : u;
+                unroll<R>([&](auto r) DH_INLINE_LAMBDA {
+                  finish_step<W, kLayout>(acc[split][r], dots.dot[r][h], scale, bias, x[r], g);
+                });
+              });
             });
           });
-          unroll<t.steps_per_unit()>([&](auto h) DH_INLINE_LAMBDA {
-            typename W::Floats scale, bias = W::zero_floats();
-            step_scales<W, kLayout>(w, scales, h, head, scale, bias);
-            int g = t.step == 64 ? u / 2 : t.step == 16 ? 2 * u + h : u;
-            unroll<R>([&](auto r) DH_INLINE_LAMBDA {
-              finish_step<W, kLayout>(acc[split][r], dots.dot[r][h], scale, bias, x[r], g);
-            });
-          });
-        });
-      });
       unroll<kSplits>([&]<int split>(std::integral_constant<int, split>) DH_INLINE_LAMBDA {
         using W = typename V::template Split<kSplits, split>;
         add_segment<W, R>(acc[split], rows, s == 0, y + b * kBlockOutputs, ldy, lanes_of(w, b));
@@ -316,23 +320,23 @@ template <class V, PackedLayout kLayout>
 DH_INLINE const uint8_t* decode_segment(const PackedLinear& w, const uint8_t* p, int units, DecodedSegment& out) {
   constexpr LayoutTraits t = traits(kLayout);
   using Floats = typename V::Floats;
-  return walk_segment<kLayout>(w, p, units, [&](int u, const uint8_t* codes, const uint8_t* scales,
-                                                const uint8_t* head) DH_INLINE_LAMBDA {
-    for (int i = 0; i < t.units_per_step(); i++) {
-      const uint8_t* unit = codes + i * unit_bytes(t.codes);
-      V::prefetch(unit + V::kPrefetch, unit_bytes(t.codes) + 32);
-      uint8_t* to = out.codes[u + i];
-      for_each_code<V, t.codes>(unit, [&]<int j>(std::integral_constant<int, j>, typename V::Bytes code)
-                                          DH_INLINE_LAMBDA { V::store_bytes(to + 64 * j, code); });
-    }
-    for (int h = 0; h < t.steps_per_unit(); h++) {
-      Floats scale, bias = V::zero_floats();
-      step_scales<V, kLayout>(w, scales, h, head, scale, bias);
-      int g = t.step == 64 ? u / 2 : t.step == 16 ? 2 * u + h : u;
-      V::store(out.scales[g], scale);
-      if constexpr (t.biased) V::store(out.biases[g], bias);
-    }
-  });
+  return walk_segment<kLayout>(
+      w, p, units, [&](int u, const uint8_t* codes, const uint8_t* scales, const uint8_t* head) DH_INLINE_LAMBDA {
+        for (int i = 0; i < t.units_per_step(); i++) {
+          const uint8_t* unit = codes + i * unit_bytes(t.codes);
+          V::prefetch(unit + V::kPrefetch, unit_bytes(t.codes) + 32);
+          uint8_t* to = out.codes[u + i];
+          for_each_code<V, t.codes>(unit, [&]<int j>(std::integral_constant<int, j>, typename V::Bytes code)
+                                              DH_INLINE_LAMBDA { V::store_bytes(to + 64 * j, code); });
+        }
+        for (int h = 0; h < t.steps_per_unit(); h++) {
+          Floats scale, bias = V::zero_floats();
+          step_scales<V, kLayout>(w, scales, h, head, scale, bias);
+          int g = t.step == 64 ? u / 2 : t.step == 16 ? 2 * u + h : u;
+          V::store(out.scales[g], scale);
+          if constexpr (t.biased) V::store(out.biases[g], bias);
+        }
+      });
 }
 
 // R rows against a decoded segment.
@@ -347,15 +351,15 @@ DH_INLINE void decoded_rows(const DecodedSegment& w, int units, const QuantisedS
     UnitDots<V, t.codes, t.step == 16, R> dots;
     unroll<t.units_per_step()>([&](auto i) DH_INLINE_LAMBDA {
       const int8_t* q = x->q + 32 * (u + i);
-      for_each_decoded<V>(w.codes[u + i], [&](auto j, typename V::Bytes code) DH_INLINE_LAMBDA {
-        dots.add(i, j, code, q, kRowStride);
-      });
+      for_each_decoded<V>(w.codes[u + i], [&](auto j, typename V::Bytes code)
+                                              DH_INLINE_LAMBDA { dots.add(i, j, code, q, kRowStride); });
     });
     unroll<t.steps_per_unit()>([&](auto h) DH_INLINE_LAMBDA {
       int g = t.step == 64 ? u / 2 : t.step == 16 ? 2 * u + h : u;
       Floats scale = V::load_floats(w.scales[g]), bias = V::zero_floats();
       if constexpr (t.biased) bias = V::load_floats(w.biases[g]);
-      unroll<R>([&](auto r) DH_INLINE_LAMBDA { finish_step<V, kLayout>(acc[r], dots.dot[r][h], scale, bias, x[r], g); });
+      unroll<R>([&](auto r)
+                    DH_INLINE_LAMBDA { finish_step<V, kLayout>(acc[r], dots.dot[r][h], scale, bias, x[r], g); });
     });
   }
   add_segment<V, R>(acc, R, first, y, ldy, lanes);
@@ -377,7 +381,8 @@ void many(const PackedLinear& w, const Activations& a, int row_begin, int row_en
         float* out = y + b * kBlockOutputs - row_begin * ldy;
         int r = tile;
         auto rows = [&]<int R>(std::integral_constant<int, R>) {
-          decoded_rows<V, kLayout, R>(decoded, units, a.quantised(w.activations, s, r), s == 0, out + r * ldy, ldy, lanes_of(w, b));
+          decoded_rows<V, kLayout, R>(decoded, units, a.quantised(w.activations, s, r), s == 0, out + r * ldy, ldy,
+                                      lanes_of(w, b));
           r += R;
         };
         while (tile_end - r >= kRows) rows(std::integral_constant<int, kRows>{});
@@ -397,8 +402,8 @@ template <PackedLayout kLayout>
 constexpr int kernel_rows(int rows) {
   constexpr PackedLayout k = kLayout;
   using P = PackedLayout;
-  constexpr bool common = k == P::b4_32 || k == P::b4_64 || k == P::b8_64 || k == P::q4_0 || k == P::q5_0 || k == P::q8_0 ||
-                          k == P::q4_k || k == P::q5_k || k == P::q6_k;
+  constexpr bool common = k == P::b4_32 || k == P::b4_64 || k == P::b8_64 || k == P::q4_0 || k == P::q5_0 ||
+                          k == P::q8_0 || k == P::q4_k || k == P::q5_k || k == P::q6_k;
   return rows <= 2 ? rows : rows == 3 && common ? 3 : rows <= 4 ? 4 : rows <= 6 && common ? 6 : 8;
 }
 
@@ -435,7 +440,9 @@ void float_rows(const PackedLinear& w, const Activations& a, int row, float* y, 
           value = V::mul(V::mul(V::load_e4m3_half(p), V::set(4.0f)), scale);
           if (k % 32 == 31) p += 16;
         } else {
-          value = load_scales<V>(p, kLayout == PackedLayout::f32 ? ScaleType::f32 : kLayout == PackedLayout::f16 ? ScaleType::f16 : ScaleType::bf16);
+          value = load_scales<V>(p, kLayout == PackedLayout::f32   ? ScaleType::f32
+                                    : kLayout == PackedLayout::f16 ? ScaleType::f16
+                                                                   : ScaleType::bf16);
         }
         if (k % 2 == 0) V::prefetch(p + V::kPrefetch, 2 * kValueBytes);
         unroll<R>([&](auto r) DH_INLINE_LAMBDA { acc[r] = V::fma(value, V::set(x[r * kSegment + k]), acc[r]); });
@@ -460,7 +467,9 @@ void matmul_floats(const PackedLinear& w, const Activations& a, int row_begin, i
 
 // d and 1 / d of a group whose largest magnitude has these bits (scheme.h). A non-finite input makes d NaN, so that it
 // shows in every output; id is 0 where all q are 0.
-struct GroupScale { float d, id; };
+struct GroupScale {
+  float d, id;
+};
 DH_INLINE GroupScale group_scale(int32_t max_bits) {
   if (max_bits >= 0x7f800000) return {std::bit_cast<float>(0x7fc00000), 0.0f};
   float d = std::bit_cast<float>(max_bits) / 127.0f, id = d > 0 ? 1.0f / d : 0.0f;

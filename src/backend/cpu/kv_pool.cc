@@ -18,10 +18,10 @@ Result<KvLayout> kv_layout(const Network& network) {
     if (attention.kv_heads <= 0 || attention.head_dim <= 0 ||
         __builtin_mul_overflow(size_t(attention.kv_heads), size_t(attention.head_dim), &bytes) ||
         __builtin_mul_overflow(bytes, halves, &bytes) || bytes > (size_t(1) << 40)) {
-      return Error{ErrorKind::unsupported,
-                   fmt::format("block {}: {} kv heads of {} do not make a KV cache", i, attention.kv_heads,
-                               attention.head_dim),
-                   ""};
+      return Error{
+          ErrorKind::unsupported,
+          fmt::format("block {}: {} kv heads of {} do not make a KV cache", i, attention.kv_heads, attention.head_dim),
+          ""};
     }
     layout.layer_offset.push_back(layout.block_bytes);
     layout.head_dim.push_back(attention.head_dim);

@@ -14,8 +14,8 @@ namespace drafthorse::cpu {
 
 // Where layers lie in a block. Of each kv head: keys f16 [head_dim][64], then values f16 [64][head_dim].
 struct KvLayout {
-  std::vector<size_t> layer_offset;   // bytes
-  std::vector<int> head_dim;          // by layer
+  std::vector<size_t> layer_offset;  // bytes
+  std::vector<int> head_dim;         // by layer
   size_t block_bytes = 0;
 };
 // Error: unsupported when the sizes overflow.
@@ -56,7 +56,7 @@ class KvPool {
   KvLayout layout_;
   int blocks_;
   uint8_t* data_;
-  std::vector<int> free_;   // last in, first out: warm blocks are used again first
+  std::vector<int> free_;  // last in, first out: warm blocks are used again first
 };
 
 class KvState final : public State {
@@ -74,12 +74,12 @@ class KvState final : public State {
   bool reserve(int positions);
   // Gives back blocks of positions that neither length() nor the reservation covers.
   void shrink() { release(std::max(length_, reserved_)); }
-  void extend(int positions) { length_ += positions; }   // after grow
+  void extend(int positions) { length_ += positions; }  // after grow
   const std::vector<int>& blocks() const { return blocks_; }
   int missing_blocks(int positions) const;
 
  private:
-  void release(int positions);   // keeps the blocks of positions < `positions`
+  void release(int positions);  // keeps the blocks of positions < `positions`
   std::shared_ptr<KvPool> pool_;
   std::vector<int> blocks_;
   int length_ = 0, reserved_ = 0;

@@ -22,6 +22,7 @@
 
 namespace drafthorse {
 
+// clang-format off
 enum class PackedLayout : uint8_t {
   // Simple tiles with biases; "32" or "64": inputs of one step (activation group).
   b2_32, b3_32, b4_32, b5_32, b6_32, b8_32,
@@ -33,6 +34,7 @@ enum class PackedLayout : uint8_t {
   // Float tiles.
   f32, f16, bf16, mxfp8,
 };
+// clang-format on
 inline constexpr int kPackedLayouts = static_cast<int>(PackedLayout::mxfp8) + 1;
 
 enum class ScaleType : uint8_t { f16, bf16, f32, e8m0, e4m3 };
@@ -62,8 +64,8 @@ enum class SubScales : uint8_t { none, scale_min, signed_scale, nibbles };
 struct LayoutTraits {
   Tile tile = Tile::values;
   Codes codes = Codes::b4;
-  int step = 32;        // inputs of one integer dot: 16, 32 or 64
-  int zero = 0;         // of the decoded codes
+  int step = 32;  // inputs of one integer dot: 16, 32 or 64
+  int zero = 0;   // of the decoded codes
   bool biased = false;
   SubScales sub = SubScales::none;
 
@@ -72,7 +74,7 @@ struct LayoutTraits {
   constexpr int sub_bytes() const {
     return sub == SubScales::none ? 0 : sub == SubScales::signed_scale && step == 32 ? 16 : 32;
   }
-  constexpr int head_bytes() const { return biased ? 64 : 32; }                     // super: d and -dmin
+  constexpr int head_bytes() const { return biased ? 64 : 32; }  // super: d and -dmin
   constexpr int super_unit_bytes() const { return unit_bytes(codes) + sub_bytes(); }
   constexpr int super_bytes() const { return head_bytes() + 8 * super_unit_bytes(); }
 };
@@ -82,7 +84,8 @@ constexpr LayoutTraits traits(PackedLayout layout) {
   using C = Codes;
   constexpr C kBits[] = {C::b2, C::b3, C::b4, C::b5, C::b6, C::s8};
   int i = static_cast<int>(layout);
-  if (layout <= P::b8_64) return {Tile::simple, kBits[i % 6], i < 6 ? 32 : 64, i % 6 == 5 ? -128 : 0, true, SubScales::none};
+  if (layout <= P::b8_64)
+    return {Tile::simple, kBits[i % 6], i < 6 ? 32 : 64, i % 6 == 5 ? -128 : 0, true, SubScales::none};
   switch (layout) {
     case P::q4_0: return {Tile::simple, C::b4, 32, 8, false, SubScales::none};
     case P::q5_0: return {Tile::simple, C::b5, 32, 16, false, SubScales::none};

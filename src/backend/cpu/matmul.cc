@@ -35,7 +35,8 @@ Result<const Kernels*> select_kernels(std::string_view isa) {
   bool known = isa == "portable" || isa == "avx2" || isa == "avx512" || isa == "neon";
   return Error{known ? ErrorKind::unsupported : ErrorKind::invalid_argument,
                fmt::format("instruction set \"{}\" {}; this machine has: auto, {}", isa,
-                           known ? "is not available here" : "is unknown", names), "isa"};
+                           known ? "is not available here" : "is unknown", names),
+               "isa"};
 }
 
 PageBuffer::PageBuffer(size_t bytes) : size_(bytes) {
@@ -47,7 +48,8 @@ PageBuffer::PageBuffer(size_t bytes) : size_(bytes) {
   void* p = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) throw std::bad_alloc();
 #if defined(MADV_HUGEPAGE)
-  if (unit == kHuge) madvise(p, mapped_, MADV_HUGEPAGE);  // advice: a system without huge pages says no, and that is fine
+  if (unit == kHuge)
+    madvise(p, mapped_, MADV_HUGEPAGE);  // advice: a system without huge pages says no, and that is fine
 #endif
   data_ = static_cast<uint8_t*>(p);
 }
@@ -57,7 +59,9 @@ PageBuffer::~PageBuffer() {
 }
 
 PageBuffer::PageBuffer(PageBuffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), mapped_(std::exchange(other.mapped_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      mapped_(std::exchange(other.mapped_, 0)) {}
 
 PageBuffer& PageBuffer::operator=(PageBuffer&& other) noexcept {
   std::swap(data_, other.data_);
@@ -79,7 +83,8 @@ Activations::Activations(int64_t inputs, int max_rows, ActivationKinds kinds)
 }
 
 void Activations::resize(int rows) {
-  if (rows < 0 || rows > max_rows_) throw std::logic_error(fmt::format("Activations: {} rows, room for {}", rows, max_rows_));
+  if (rows < 0 || rows > max_rows_)
+    throw std::logic_error(fmt::format("Activations: {} rows, room for {}", rows, max_rows_));
   rows_ = rows;
 }
 
@@ -101,7 +106,8 @@ void matmul(const Kernels& kernels, const PackedLinear& linear, const Activation
     throw std::logic_error("matmul: activations, rows or blocks do not fit the linear");
   }
   if (row_begin >= row_end || block_begin >= block_end) return;
-  kernels.matmul[static_cast<int>(linear.layout)](linear, activations, row_begin, row_end, y, ldy, block_begin, block_end);
+  kernels.matmul[static_cast<int>(linear.layout)](linear, activations, row_begin, row_end, y, ldy, block_begin,
+                                                  block_end);
 }
 
 int64_t blocks(std::span<const MatmulJob> jobs) {

@@ -49,22 +49,25 @@ void quantise(const float* x, int n, int group, QuantisedSegment& out) {
       kernel::empty_group(g, group, d, out);
       continue;
     }
-    for (int i = 0; i < group; i += 32) quantise_32(from + i, id, out.q + g * group + i, out.sum16 + (g * group + i) / 16);
+    for (int i = 0; i < group; i += 32)
+      quantise_32(from + i, id, out.q + g * group + i, out.sum16 + (g * group + i) / 16);
     kernel::finish_group(g, group, d, out);
   }
 }
 
 const Kernels& kernels() {
-  static const Kernels kernels{"avx2",
-                               kernel::merged({kernel::float_table<Whole>(), simple_table_avx2(), blocks_table_avx2(), super_table_avx2()}),
-                               quantise};
+  static const Kernels kernels{
+      "avx2",
+      kernel::merged({kernel::float_table<Whole>(), simple_table_avx2(), blocks_table_avx2(), super_table_avx2()}),
+      quantise};
   return kernels;
 }
 
 }  // namespace
 
 const Kernels* avx2_kernels() {
-  static const bool usable = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  static const bool usable =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   return usable ? &kernels() : nullptr;
 }
 

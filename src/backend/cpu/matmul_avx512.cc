@@ -40,10 +40,10 @@ void quantise(const float* x, int n, int group, QuantisedSegment& out) {
 }
 
 const Kernels& kernels() {
-  static const Kernels kernels{
-      "avx512",
-      kernel::merged({kernel::float_table<Avx512>(), simple_table_avx512(), blocks_table_avx512(), super_table_avx512()}),
-      quantise};
+  static const Kernels kernels{"avx512",
+                               kernel::merged({kernel::float_table<Avx512>(), simple_table_avx512(),
+                                               blocks_table_avx512(), super_table_avx512()}),
+                               quantise};
   return kernels;
 }
 

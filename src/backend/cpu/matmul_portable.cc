@@ -156,8 +156,8 @@ void add_to(const Lanes& acc, bool first, float* y, int lanes) {
 
 // Calls rows(block's outputs so far, segment, inputs, lanes) after decode(p, inputs) has moved p on.
 template <class Decode, class Row>
-void for_each_segment(const PackedLinear& w, const Activations& a, int64_t block_begin, int64_t block_end, Decode decode,
-                      Row rows) {
+void for_each_segment(const PackedLinear& w, const Activations& a, int64_t block_begin, int64_t block_end,
+                      Decode decode, Row rows) {
   for (int64_t b = block_begin; b < block_end; b++) {
     const uint8_t* p = w.data.data() + b * w.block_bytes;
     for (int64_t s = 0; s < a.segments(); s++) {

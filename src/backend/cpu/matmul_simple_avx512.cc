@@ -6,7 +6,9 @@
 
 namespace drafthorse {
 
-MatmulTable simple_table_avx512() { return kernel::quantised_table<Avx512, PackedLayout::b2_32, PackedLayout::b8_64>(); }
+MatmulTable simple_table_avx512() {
+  return kernel::quantised_table<Avx512, PackedLayout::b2_32, PackedLayout::b8_64>();
+}
 
 }  // namespace drafthorse
 

@@ -24,9 +24,15 @@ int worker_count(const BackendOptions& options) {
 
 CpuModel::CpuModel(const Network& network, const BackendOptions& options, const Kernels& kernels,
                    const RowKernels& rows)
-    : checkpoint_(network.checkpoint), embedding_(network.embedding), embedding_scale_(network.embedding_scale),
-      logit_softcap_(network.logit_softcap), hidden_(network.hidden), vocab_(network.vocab), kernels_(kernels),
-      row_kernels_(rows), pool_(worker_count(options)) {}
+    : checkpoint_(network.checkpoint),
+      embedding_(network.embedding),
+      embedding_scale_(network.embedding_scale),
+      logit_softcap_(network.logit_softcap),
+      hidden_(network.hidden),
+      vocab_(network.vocab),
+      kernels_(kernels),
+      row_kernels_(rows),
+      pool_(worker_count(options)) {}
 
 Result<std::unique_ptr<Model>> CpuModel::load(const Network& network, const BackendOptions& options, KvLayout layout,
                                               int kv_blocks, int context, const Progress& progress) {
@@ -111,15 +117,17 @@ void CpuModel::make_buffers(int rows) {
 
 RunOutput CpuModel::run(std::span<const BatchItem> batch, const std::function<bool()>& cancelled) {
   std::vector<Row> rows;
-  std::vector<SequenceRows> sequences;   // whole batch; cut into pieces below
+  std::vector<SequenceRows> sequences;  // whole batch; cut into pieces below
   int asked = 0;
   for (const BatchItem& item : batch) {
     const KvState& state = static_cast<const KvState&>(*item.state);
     const int n = int(item.tokens.size());
-    if (n == 0 || n > context_ - state.length()) throw std::logic_error("run: a sequence without tokens or past the context");
+    if (n == 0 || n > context_ - state.length())
+      throw std::logic_error("run: a sequence without tokens or past the context");
     sequences.push_back({&state, state.length(), int(rows.size()), n});
     for (int i = 0; i < n; ++i) {
-      if (item.tokens[i] < 0 || item.tokens[i] >= vocab_) throw std::logic_error("run: token id outside the vocabulary");
+      if (item.tokens[i] < 0 || item.tokens[i] >= vocab_)
+        throw std::logic_error("run: token id outside the vocabulary");
       const bool logits = item.logits == LogitRows::all || (item.logits == LogitRows::last && i == n - 1);
       asked += logits;
       rows.push_back({item.tokens[i], state.length() + i, logits});
@@ -174,10 +182,9 @@ void CpuModel::for_rows(int rows, int64_t width, Function&& fn) {
 
 void CpuModel::multiply(std::span<const MatmulJob> jobs, const Activations& activations) {
   const int rows = activations.rows();
-  pool_.parallel_for(blocks(jobs), blocks_per_chunk(jobs, rows, pool_.workers()),
-                     [&](int, int64_t begin, int64_t end) {
-                       matmul(kernels_, jobs, activations, 0, rows, begin, end);
-                     });
+  pool_.parallel_for(blocks(jobs), blocks_per_chunk(jobs, rows, pool_.workers()), [&](int, int64_t begin, int64_t end) {
+    matmul(kernels_, jobs, activations, 0, rows, begin, end);
+  });
 }
 
 // One pass of at most kMaxRows rows. False when cancelled. logits: [rows that ask, vocab].
@@ -231,15 +238,14 @@ void CpuModel::mixer(int layer, std::span<const Row> rows, std::span<const Seque
   Buffers& b = buffers_;
   const int n = int(rows.size());
   const int64_t queries = int64_t(a.heads) * a.head_dim, keys = int64_t(a.kv_heads) * a.head_dim;
-  const MatmulJob qkv[] = {{&a.q.linear, b.q.data(), queries}, {&a.k.linear, b.k.data(), keys},
-                           {&a.v.linear, b.v.data(), keys}};
+  const MatmulJob qkv[] = {
+      {&a.q.linear, b.q.data(), queries}, {&a.k.linear, b.k.data(), keys}, {&a.v.linear, b.v.data(), keys}};
   multiply(qkv, activations(hidden_));
   for (const SequenceRows& s : sequences) {
     for_rows(s.rows, queries + 2 * keys,
              [&](int r) { place_row(layer, a, rows[s.first_row + r], s.first_row + r, *s.state); });
   }
-  attend_->run(layer, {a.heads, a.kv_heads, a.head_dim, a.window, a.softcap}, sequences, b.q.data(),
-               b.attended.data());
+  attend_->run(layer, {a.heads, a.kv_heads, a.head_dim, a.window, a.softcap}, sequences, b.q.data(), b.attended.data());
   for_rows(n, queries, [&](int r) { activations(queries).set_row(kernels_, r, &b.attended[size_t(r) * queries]); });
   const MatmulJob o[] = {{&a.o.linear, b.y.data(), hidden_}};
   multiply(o, activations(queries));

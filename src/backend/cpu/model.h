@@ -41,8 +41,8 @@ class CpuModel final : public Model {
   struct Buffers {
     int capacity = 0;
     std::vector<float> x, y, q, k, v, attended, gate, up;
-    std::vector<std::vector<float>> cos, sin;        // by rope: [rows, dims / 2]
-    std::map<int64_t, Activations> activations;      // by number of inputs
+    std::vector<std::vector<float>> cos, sin;    // by rope: [rows, dims / 2]
+    std::map<int64_t, Activations> activations;  // by number of inputs
     size_t bytes = 0;
   };
 
@@ -78,7 +78,7 @@ class CpuModel final : public Model {
   std::shared_ptr<KvPool> kv_;
   std::unique_ptr<Attend> attend_;
   Buffers buffers_;
-  std::vector<float> head_rows_;   // rows that want logits, normed
+  std::vector<float> head_rows_;  // rows that want logits, normed
   std::vector<float> logits_;
 };
 

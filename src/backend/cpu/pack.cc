@@ -47,7 +47,9 @@ PackedLayout layout_of(const TensorView& w) {
 ScaleType scale_type_of(const TensorView& w) {
   switch (w.format) {
     case Format::affine:
-      return w.scale_format == Format::f32 ? ScaleType::f32 : w.scale_format == Format::bf16 ? ScaleType::bf16 : ScaleType::f16;
+      return w.scale_format == Format::f32    ? ScaleType::f32
+             : w.scale_format == Format::bf16 ? ScaleType::bf16
+                                              : ScaleType::f16;
     case Format::mxfp4:
     case Format::mxfp4_blocks: return ScaleType::e8m0;
     case Format::nvfp4: return ScaleType::e4m3;
@@ -77,7 +79,8 @@ void store_scale(ScaleType type, float value, int lane, uint8_t* p) {
 // Maps a scheme's integer code to the byte or nibble that is stored.
 class StoredCodes {
  public:
-  StoredCodes(Codes codes, int zero) : offset_(codes == Codes::s8 ? zero : 0), table_(codes == Codes::e2m1 || codes == Codes::iq4) {
+  StoredCodes(Codes codes, int zero)
+      : offset_(codes == Codes::s8 ? zero : 0), table_(codes == Codes::e2m1 || codes == Codes::iq4) {
     for (int i = 0; i < 16 && table_; i++) {
       int value = codes == Codes::iq4 ? kIq4Table[i] : kE2m1Table[i] - zero;
       inverse_[value + 128] = static_cast<uint8_t>(i);
@@ -102,7 +105,8 @@ void pack_pairs(const Unit& c, int bit, uint8_t* out) {
   auto pair = [&](int v, int i) { return c[v][i] >> bit & 3; };
   for (int v = 0; v < 2; v++) {
     for (int i = 0; i < 64; i++) {
-      out[64 * v + i] = static_cast<uint8_t>(pair(v, i) | pair(v + 2, i) << 2 | pair(v + 4, i) << 4 | pair(v + 6, i) << 6);
+      out[64 * v + i] =
+          static_cast<uint8_t>(pair(v, i) | pair(v + 2, i) << 2 | pair(v + 4, i) << 4 | pair(v + 6, i) << 6);
     }
   }
 }
@@ -213,7 +217,8 @@ struct Packer {
 
   // Bytes are kept as they are: 32 inputs of all lanes, then the lanes' scales.
   void mxfp8(int64_t first, int lanes, uint8_t* out) const {
-    auto data = reinterpret_cast<const uint8_t*>(weight.data.data()), scales = reinterpret_cast<const uint8_t*>(weight.scales.data());
+    auto data = reinterpret_cast<const uint8_t*>(weight.data.data()),
+         scales = reinterpret_cast<const uint8_t*>(weight.scales.data());
     for (int64_t k0 = 0; k0 < inputs(); k0 += 32, out += 33 * 16) {
       for (int lane = 0; lane < lanes; lane++) {
         const int64_t row = first + lane;
@@ -247,7 +252,8 @@ struct Packer {
     rows.biases.assign(16 * groups(), 0.0f);
     for (int lane = 0; lane < lanes; lane++) {
       read_row(weight, scheme, first + lane, std::span(rows.codes).subspan(lane * inputs(), inputs()),
-               std::span(rows.scales).subspan(lane * groups(), groups()), std::span(rows.biases).subspan(lane * groups(), groups()));
+               std::span(rows.scales).subspan(lane * groups(), groups()),
+               std::span(rows.biases).subspan(lane * groups(), groups()));
     }
   }
 };
@@ -262,7 +268,8 @@ int64_t packed_bytes(const PackedLinear& linear, int group, int64_t inputs) {
              simple_tile_bytes(t, static_cast<ScaleType>(linear.scale_type), linear.steps_per_tile);
     case Tile::values: break;
   }
-  return linear.layout == PackedLayout::mxfp8 ? inputs / 32 * (33 * 16) : inputs * (linear.layout == PackedLayout::f32 ? 64 : 32);
+  return linear.layout == PackedLayout::mxfp8 ? inputs / 32 * (33 * 16)
+                                              : inputs * (linear.layout == PackedLayout::f32 ? 64 : 32);
 }
 
 // The same rows as a view of their own, to release their pages.
@@ -288,9 +295,12 @@ Status check_values(const TensorView& w) {
   if (w.format == Format::nvfp4) bad = holds(w.scales, e4m3_nan);
   if (w.format == Format::mxfp4 || w.format == Format::mxfp8) bad = holds(w.scales, e8m0_nan);
   if (w.format == Format::mxfp8) bad = bad || holds(w.data, e4m3_nan);
-  for (size_t i = 0; w.format == Format::mxfp4_blocks && i < w.data.size(); i += 17) bad = bad || e8m0_nan(static_cast<uint8_t>(w.data[i]));
+  for (size_t i = 0; w.format == Format::mxfp4_blocks && i < w.data.size(); i += 17)
+    bad = bad || e8m0_nan(static_cast<uint8_t>(w.data[i]));
   if (!bad) return {};
-  return Error{ErrorKind::corrupt, fmt::format("{}: a NaN among the {} values; the file is damaged", w.name, name(w.format)), {}};
+  return Error{ErrorKind::corrupt,
+               fmt::format("{}: a NaN among the {} values; the file is damaged", w.name, name(w.format)),
+               {}};
 }
 
 }  // namespace

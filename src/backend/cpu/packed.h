@@ -35,10 +35,10 @@ struct PackedLinear {
   int64_t outputs = 0, inputs = 0;
   ActivationKind activations = ActivationKind::f32;
   PackedLayout layout{};
-  uint8_t scale_type = 0;      // layouts.h, ScaleType
-  int steps_per_tile = 1;      // affine groups of 128: 2
-  int64_t block_bytes = 0;     // bytes of one block of 16 outputs
-  int64_t segment_bytes = 0;   // of which kSegment inputs take this many
+  uint8_t scale_type = 0;     // layouts.h, ScaleType
+  int steps_per_tile = 1;     // affine groups of 128: 2
+  int64_t block_bytes = 0;    // bytes of one block of 16 outputs
+  int64_t segment_bytes = 0;  // of which kSegment inputs take this many
   PageBuffer data;
   int64_t blocks() const { return (outputs + kBlockOutputs - 1) / kBlockOutputs; }
   size_t bytes() const { return data.size(); }
@@ -77,7 +77,7 @@ class Activations {
  public:
   // Room for max_rows rows of `inputs` in every kind of `kinds`; grows no further. Kinds may be a superset.
   Activations(int64_t inputs, int max_rows, ActivationKinds kinds);
-  void resize(int rows);       // 0..max_rows; forgets what was set. Not thread-safe.
+  void resize(int rows);  // 0..max_rows; forgets what was set. Not thread-safe.
   // Quantises x [inputs] as row `row`. Distinct rows may be set by distinct threads.
   void set_row(const Kernels& kernels, int row, const float* x);
   bool has(ActivationKind kind) const { return kinds_.has(kind); }
@@ -86,9 +86,7 @@ class Activations {
   int64_t segments() const { return (inputs_ + kSegment - 1) / kSegment; }
   size_t bytes() const { return data_.size(); }
   // Segment-major: rows of one segment lie side by side. [kSegment] floats a row.
-  const float* floats(int64_t segment, int row) const {
-    return floats_ + (segment * rows_ + row) * kSegment;
-  }
+  const float* floats(int64_t segment, int row) const { return floats_ + (segment * rows_ + row) * kSegment; }
   const QuantisedSegment* quantised(ActivationKind kind, int64_t segment, int row) const {
     return (kind == ActivationKind::int8_group64 ? group64_ : group32_) + segment * rows_ + row;
   }

@@ -11,7 +11,7 @@ namespace drafthorse::cpu {
 
 struct PackedLayer {
   PackedLinear linear;
-  std::vector<float> bias;   // [out], or empty
+  std::vector<float> bias;  // [out], or empty
 };
 
 // weight + weight_offset, ones where the file has none.
@@ -24,7 +24,7 @@ struct PackedAttention {
   PackedLayer q, k, v, o;
   std::optional<PackedNorm> q_norm, k_norm;
   int heads = 0, kv_heads = 0, head_dim = 0;
-  int rope = 0;              // index into PackedNetwork::ropes
+  int rope = 0;  // index into PackedNetwork::ropes
   float scale = 0, softcap = 0;
   int window = 0;
 };
@@ -43,10 +43,10 @@ struct PackedBlock {
 
 struct PackedNetwork {
   std::vector<PackedBlock> blocks;
-  std::vector<Rope> ropes;   // distinct ones
+  std::vector<Rope> ropes;  // distinct ones
   PackedNorm final_norm;
   PackedLayer head;
-  uint64_t bytes = 0;        // of all matrices
+  uint64_t bytes = 0;  // of all matrices
 };
 
 // Packs every matrix, in parallel inside each. Errors name the block and the tensor.

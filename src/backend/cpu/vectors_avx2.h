@@ -12,10 +12,18 @@ namespace {
 // `n` vectors of 8 lanes of bytes (8 x 4), partial sums (8 x 2 of 16 bits), integers or floats.
 template <int n>
 struct Vectors {
-  struct Bytes { __m256i v[n]; };
-  struct Part { __m256i v[n]; };
-  struct Ints { __m256i v[n]; };
-  struct Floats { __m256 v[n]; };
+  struct Bytes {
+    __m256i v[n];
+  };
+  struct Part {
+    __m256i v[n];
+  };
+  struct Ints {
+    __m256i v[n];
+  };
+  struct Floats {
+    __m256 v[n];
+  };
 };
 
 // `n` vectors of 8 lanes, from lane `first` on: all 16 lanes (n = 2), or one half of them (n = 1).
@@ -25,7 +33,9 @@ struct Avx2 {
   using Part = typename Vectors<n>::Part;
   using Ints = typename Vectors<n>::Ints;
   using Floats = typename Vectors<n>::Floats;
-  struct Prepared { Bytes magnitude, code; };
+  struct Prepared {
+    Bytes magnitude, code;
+  };
   using Input = __m256i;
   static constexpr int kLanes = 8 * n, kFirstLane = first;
   static constexpr int kSignedShift = 0, kWholeRows = 2, kSplits = 2, kDirectRows = 8, kManyRows = 4, kPrefetch = 2048;
@@ -85,9 +95,8 @@ struct Avx2 {
     return each<Part>([&](int i) DH_INLINE_LAMBDA { return pinned(_mm256_maddubs_epi16(w.v[i], x)); });
   }
   DH_INLINE static Part dot(Part s, Bytes w, Input x) {
-    return each<Part>([&](int i) DH_INLINE_LAMBDA {
-      return pinned(_mm256_add_epi16(s.v[i], _mm256_maddubs_epi16(w.v[i], x)));
-    });
+    return each<Part>(
+        [&](int i) DH_INLINE_LAMBDA { return pinned(_mm256_add_epi16(s.v[i], _mm256_maddubs_epi16(w.v[i], x))); });
   }
   DH_INLINE static Ints flush_first(Part p) {
     return each<Ints>([&](int i) DH_INLINE_LAMBDA { return pinned(_mm256_madd_epi16(p.v[i], _mm256_set1_epi16(1))); });
@@ -174,7 +183,8 @@ struct Avx2 {
     return floats([&](int i) DH_INLINE_LAMBDA { return _mm256_cvtepi32_ps(widen(p, i)); });
   }
   DH_INLINE static Floats from_i8(const uint8_t* p) {
-    return floats([&](int i) DH_INLINE_LAMBDA { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load64(p + first + 8 * i))); });
+    return floats([&](int i)
+                      DH_INLINE_LAMBDA { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load64(p + first + 8 * i))); });
   }
   DH_INLINE static Floats from_low_nibbles(const uint8_t* p) {
     return floats([&](int i) DH_INLINE_LAMBDA {

@@ -27,7 +27,8 @@ struct Avx512 {
   using Input = __m512i;
   static constexpr int kLanes = 16, kFirstLane = 0;
   // Signed codes are multiplied as code + 128, which is unsigned.
-  static constexpr int kSignedShift = 128, kWholeRows = 8, kSplits = 1, kDirectRows = 8, kManyRows = 8, kPrefetch = 2048;
+  static constexpr int kSignedShift = 128, kWholeRows = 8, kSplits = 1, kDirectRows = 8, kManyRows = 8,
+                       kPrefetch = 2048;
   template <int, int>
   using Split = Avx512;
   template <int>
@@ -60,7 +61,9 @@ struct Avx512 {
   DH_INLINE static Part dot(Part s, Bytes w, Input x) { return _mm512_dpbusd_epi32(s, w, x); }
   DH_INLINE static Ints flush_first(Part p) { return p; }
   DH_INLINE static Ints flush(Ints s, Part p) { return _mm512_add_epi32(s, p); }
-  DH_INLINE static Prepared prepare_signed(Bytes w) { return _mm512_xor_si512(w, _mm512_set1_epi8(static_cast<char>(0x80))); }
+  DH_INLINE static Prepared prepare_signed(Bytes w) {
+    return _mm512_xor_si512(w, _mm512_set1_epi8(static_cast<char>(0x80)));
+  }
   DH_INLINE static Ints dot_signed_first(Prepared w, Input x) { return dot_first(w, x); }
   DH_INLINE static Ints dot_signed(Ints s, Prepared w, Input x) { return dot(s, w, x); }
   DH_INLINE static Ints subtract(Ints s, int32_t x) { return _mm512_sub_epi32(s, _mm512_set1_epi32(x)); }
@@ -100,7 +103,9 @@ struct Avx512 {
   DH_INLINE static Floats from_low_nibbles(const uint8_t* p) {
     return _mm512_cvtepi32_ps(_mm512_and_si512(widen(p), _mm512_set1_epi32(15)));
   }
-  DH_INLINE static Floats from_high_nibbles(const uint8_t* p) { return _mm512_cvtepi32_ps(_mm512_srli_epi32(widen(p), 4)); }
+  DH_INLINE static Floats from_high_nibbles(const uint8_t* p) {
+    return _mm512_cvtepi32_ps(_mm512_srli_epi32(widen(p), 4));
+  }
 };
 
 }  // namespace

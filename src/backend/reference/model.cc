@@ -56,9 +56,9 @@ class ReferenceModel final : public Model {
 
   Status reserve(State& state, int positions) override {
     if (positions >= 0 && positions <= context_ - state.length()) return {};
-    return Error{ErrorKind::context_length,
-                 fmt::format("{} more positions after {} exceed the context of {}", positions, state.length(), context_),
-                 ""};
+    return Error{
+        ErrorKind::context_length,
+        fmt::format("{} more positions after {} exceed the context of {}", positions, state.length(), context_), ""};
   }
 
   RunOutput run(std::span<const BatchItem> batch, const std::function<bool()>& cancelled) override {
@@ -172,9 +172,10 @@ Result<std::unique_ptr<Model>> load_reference(const Network& network, const Back
   if (Status status = check_tensors(network); !status) return status.error();
   const int own = network.context_length;
   if (options.context < 0 || (own > 0 && options.context > own) || (own <= 0 && options.context == 0)) {
-    return Error{ErrorKind::invalid_argument,
-                 fmt::format("a context of {} was asked for, the model was made for {} positions", options.context, own),
-                 "context"};
+    return Error{
+        ErrorKind::invalid_argument,
+        fmt::format("a context of {} was asked for, the model was made for {} positions", options.context, own),
+        "context"};
   }
   const int context = options.context > 0 ? options.context : own;
   return std::unique_ptr<Model>(new ReferenceModel(network, context, options.quantised_activations));

@@ -18,7 +18,7 @@ constexpr int kSegmentPositions = 256;
 Row read_vector(const TensorView& tensor) {
   Row values(size_t(tensor.elements()));
   if (Status status = dequantise(tensor, 0, tensor.rows(), values); !status) {
-    throw std::logic_error(status.error().message);   // load_reference has read every tensor
+    throw std::logic_error(status.error().message);  // load_reference has read every tensor
   }
   return values;
 }
@@ -99,7 +99,7 @@ RowsOf linear(const Linear& layer, const RowsOf& x, Mode mode) {
   for (size_t r = 0; r < x.size(); ++r) std::copy(x[r].begin(), x[r].end(), inputs.begin() + r * in);
   Status status = reference_matmul(layer.weight, inputs.data(), int64_t(in), int(x.size()), outputs.data(),
                                    int64_t(out), !mode.quantised);
-  if (!status) throw std::logic_error(status.error().message);   // load_reference has tried the format
+  if (!status) throw std::logic_error(status.error().message);  // load_reference has tried the format
   RowsOf y;
   for (size_t r = 0; r < x.size(); ++r) y.emplace_back(outputs.begin() + r * out, outputs.begin() + (r + 1) * out);
   if (layer.bias) {

@@ -10,12 +10,11 @@
 namespace drafthorse::reference {
 
 using Row = std::vector<float>;
-using RowsOf = std::vector<Row>;   // [rows][width]
+using RowsOf = std::vector<Row>;  // [rows][width]
 
 struct Mode {
-  bool quantised = true;           // activations int8 by group and caches f16; else fp32
+  bool quantised = true;  // activations int8 by group and caches f16; else fp32
 };
-
 
 // Keys and values of one attention layer of one sequence: [positions][kv_heads * head_dim].
 struct Cache {

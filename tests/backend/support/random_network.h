@@ -12,8 +12,8 @@
 namespace drafthorse::test {
 
 struct RandomNetworkOptions {
-  Format format = Format::f32;      // of the matrices
-  int bits = 0, group_size = 0;     // MLX formats
+  Format format = Format::f32;   // of the matrices
+  int bits = 0, group_size = 0;  // MLX formats
   int blocks = 2, hidden = 256, heads = 4, kv_heads = 2, head_dim = 64, inner = 512, vocab = 300;
   bool bias = false, head_norms = false, interleaved = false, after_norms = false, gelu = false;
   int window = 0;
