@@ -3,7 +3,8 @@
 // same token, whoever computed the row and whatever else was in the batch.
 //
 // Order, as in the field: repetition, presence and frequency penalties; logit_bias; temperature; top_k; top_p; min_p;
-// then the largest logit + Gumbel noise keyed by (seed, position, token) among what is left, lowest id on ties.
+// then the largest logit + Gumbel noise keyed by (seed, position, token) among what is left, lowest id on ties. The
+// likeliest token is always left, also with top_p 0.
 // Temperature 0: the largest logit after penalties and bias, lowest id on ties. Log probabilities are those of the
 // model's own distribution, before all of this.
 
@@ -23,7 +24,7 @@ Status validate_sampling(const SamplingParams& params, int vocab);
 // Buffers that samplers share between calls, so that a step allocates nothing.
 struct SamplerScratch {
   std::vector<float> row;
-  std::vector<std::pair<float, int32_t>> candidates;
+  std::vector<std::pair<float, int32_t>> candidates, more_candidates;
 };
 
 class Sampler {

@@ -13,6 +13,7 @@
 
 #include "core/fixed_double.h"
 #include "core/rng.h"
+#include "engine/row_scan.h"
 
 namespace drafthorse {
 namespace {
@@ -43,10 +44,10 @@ int32_t naive_sample(std::vector<float> logits, const SamplingParams& p, uint64_
   if (p.top_k > 0 && static_cast<size_t>(p.top_k) < all.size()) all.resize(static_cast<size_t>(p.top_k));
   if (p.top_p < 1) {
     double total = 0, sum = 0;
-    for (auto& c : all) total += fixed_exp(c.first);
+    for (auto& c : all) total += token_weight(c.first);
     size_t n = 0;
-    while (n < all.size() && sum < total * p.top_p) sum += fixed_exp(all[n++].first);
-    all.resize(n);
+    while (n < all.size() && sum < total * p.top_p) sum += token_weight(all[n++].first);
+    all.resize(std::max<size_t>(n, 1));
   }
   int32_t best = -1;
   double best_score = 0;
@@ -105,7 +106,7 @@ TEST(Sampler, GreedyTakesTheLargestAndTheLowestIdOfEquals) {
 RC_GTEST_PROP(Sampler, EqualsThePlainForm, ()) {
   SamplingParams p;
   p.temperature = *rc::gen::element(0.05f, 0.7f, 1.0f, 2.0f);
-  p.top_p = *rc::gen::element(1.0f, 0.95f, 0.5f, 0.01f);
+  p.top_p = *rc::gen::element(1.0f, 0.999f, 0.95f, 0.5f, 0.01f, 0.0f);
   p.min_p = *rc::gen::element(0.0f, 0.05f, 0.5f);
   p.top_k = *rc::gen::element(0, 1, 5, 40, 5000);
   p.seed = *rc::gen::arbitrary<uint64_t>();
@@ -117,6 +118,42 @@ RC_GTEST_PROP(Sampler, EqualsThePlainForm, ()) {
   if (*rc::gen::arbitrary<bool>()) p.logit_bias = {{static_cast<int32_t>(n / 2), 5.0f}};
   const auto position = *rc::gen::arbitrary<uint64_t>();
   RC_ASSERT(sample(logits, p, position).token == naive_sample(logits, p, position));
+}
+
+TEST(Sampler, WeightsAreThoseOfTheExponential) {
+  double worst = 0;
+  for (float z = -79.5f; z <= 0; z += 0.00137f)
+    worst = std::max(worst, std::abs(token_weight(z) / std::exp(static_cast<double>(z)) - 1));
+  EXPECT_LT(worst, 1e-7);
+  EXPECT_EQ(token_weight(0), 1);
+  EXPECT_EQ(token_weight(-81), 0);
+  EXPECT_EQ(token_weight(-std::numeric_limits<float>::infinity()), 0);
+  for (size_t n : {1u, 3u, 256u, 1003u}) {
+    const auto logits = random_logits(n, static_cast<unsigned>(n), 20);
+    const float top = *std::max_element(logits.begin(), logits.end());
+    const RowWeights weights = row_weights(logits, {top, 0.7f});
+    double total = 0;
+    for (float x : logits) total += token_weight((x - top) * 0.7f);
+    EXPECT_NEAR(weights.total(), total, 1e-12 * total);
+    EXPECT_TRUE(std::is_sorted(weights.above.begin(), weights.above.end()));
+  }
+}
+
+// A vocabulary of which nearly all is left, or next to nothing, or much of it is ruled out.
+TEST(Sampler, LargeRowsEqualThePlainForm) {
+  auto logits = random_logits(50001, 9, 1);
+  for (size_t i = 0; i < logits.size(); i += 3) logits[i] = -std::numeric_limits<float>::infinity();
+  for (float temperature : {0.1f, 1.0f, 2.0f}) {
+    for (float top_p : {0.3f, 0.99f, 1.0f}) {
+      SamplingParams p;
+      p.temperature = temperature;
+      p.top_p = top_p;
+      for (uint64_t position = 0; position < 6; ++position) {
+        p.seed = position * 77;
+        EXPECT_EQ(sample(logits, p, position).token, naive_sample(logits, p, position)) << temperature << ' ' << top_p;
+      }
+    }
+  }
 }
 
 TEST(Sampler, TokensFollowTheDistribution) {
@@ -234,7 +271,9 @@ TEST(Sampler, ValidationNamesTheField) {
   EXPECT_EQ(field([](auto&) {}), "");
   EXPECT_EQ(field([](auto& p) { p.temperature = -1; }), "temperature");
   EXPECT_EQ(field([&](auto& p) { p.temperature = nan; }), "temperature");
-  EXPECT_EQ(field([](auto& p) { p.top_p = 0; }), "top_p");
+  EXPECT_EQ(field([](auto& p) { p.top_p = 0; }), "");
+  EXPECT_EQ(field([](auto& p) { p.top_p = -0.1f; }), "top_p");
+  EXPECT_EQ(field([](auto& p) { p.top_p = 1.1f; }), "top_p");
   EXPECT_EQ(field([](auto& p) { p.min_p = 1.5f; }), "min_p");
   EXPECT_EQ(field([](auto& p) { p.top_k = -1; }), "top_k");
   EXPECT_EQ(field([](auto& p) { p.repetition_penalty = 0; }), "repetition_penalty");
@@ -250,7 +289,7 @@ TEST(Sampler, LargeVocabulariesStayFast) {
     const char* name;
     SamplingParams params;
   };
-  std::vector<Case> cases(5);
+  std::vector<Case> cases(7);
   cases[0] = {"greedy", {}};
   cases[0].params.temperature = 0;
   cases[1] = {"neutral", {}};
@@ -261,6 +300,11 @@ TEST(Sampler, LargeVocabulariesStayFast) {
   cases[3].params.top_p = 0.9f;
   cases[4] = {"min_p 0.05", {}};
   cases[4].params.min_p = 0.05f;
+  cases[5] = {"top_p 0.99 at 2", {}};
+  cases[5].params.top_p = 0.99f;
+  cases[5].params.temperature = 2;
+  cases[6] = {"neutral, logprobs", {}};
+  cases[6].params.logprobs = true;
   SamplerScratch scratch;
   for (const auto& c : cases) {
     const Sampler sampler(c.params);
