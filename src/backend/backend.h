@@ -27,10 +27,16 @@ class State {
  public:
   virtual ~State() = default;
   virtual int length() const = 0;  // positions held: the single source of truth
-  // Forgets positions >= length. length <= this->length(). Memory past it is given back, but for what the last
-  // Model::reserve keeps.
+  // The shortest length above 0 that truncate can go back to. 1 where every part of the state rolls back by length;
+  // with recurrent parts, the position that the last run's tentative rows started from.
+  virtual int earliest() const { return 1; }
+  // Forgets positions >= length: 0, or earliest() <= length <= this->length(). Memory past it is given back, but for what
+  // the last Model::reserve keeps.
   virtual void truncate(int length) = 0;
 };
+
+// Most rows of one item that a run may be asked to keep takeable back.
+inline constexpr int kMostTentative = 16;
 
 // Which rows of an item get logits.
 enum class LogitRows { none, last, all };
@@ -40,12 +46,23 @@ struct BatchItem {
   State* state = nullptr;
   std::span<const int32_t> tokens;
   LogitRows logits = LogitRows::last;
+  // The last `tentative` tokens (at most kMostTentative, fewer than all of them or all) may be taken back by truncate.
+  // Recurrent parts leave them out of the committed state and keep a tape of them, from which the next run of this state
+  // replays those that are still there, bit for bit (deferred commit).
+  int tentative = 0;
+  Hidden hidden = Hidden::none;  // asks for the hidden vectors of all rows of this item
+  // For a network with a joined input: h of every token, [tokens, hidden].
+  std::span<const float> joined = {};
 };
 
-// logits: [rows, vocab] fp32, the items' rows one after another in item order; valid until the next run.
+// Valid until the next run.
 struct RunOutput {
-  std::span<const float> logits;
+  std::span<const float> logits = {};  // [rows, vocab] fp32, the items' rows one after another in item order
   int rows = 0;
+  std::span<const float> hidden = {};  // [rows of the items that asked, hidden] fp32, in item order
+  // `cancelled` stopped the run: no state was extended; one with recurrent parts that the run had touched is empty
+  // (length 0). The same holds after an exception.
+  bool stopped = false;
 };
 
 // A part of the memory a model holds, for the budget and for `inspect`.
@@ -59,6 +76,7 @@ class Model {
   virtual ~Model() = default;
   virtual int vocab() const = 0;
   virtual int context() const = 0;
+  virtual int hidden() const { return 0; }      // width of hidden vectors
   virtual std::string description() const = 0;  // "cpu avx2, 2 threads"
   virtual std::vector<MemoryPart> memory() const = 0;
 
@@ -70,8 +88,12 @@ class Model {
   // Extends every item's state by its tokens and computes the asked logits. Every row's result depends only on its
   // sequence's tokens up to it: not on the other items, on how tokens are cut into calls, or on the thread count.
   // Items have distinct states, at least one token each, token ids in [0, vocab). `cancelled`, when set, is polled
-  // between blocks; when it returns true the run stops, no state is extended, and out.rows is 0.
+  // between blocks; when it returns true the run stops.
   virtual RunOutput run(std::span<const BatchItem> batch, const std::function<bool()>& cancelled = {}) = 0;
+
+  // Loads a drafter's network on this model's threads and memory pool; matrices whose tensors are this model's own (the
+  // embedding, the head) are shared. The model must outlive it. Error: unsupported where the backend has none.
+  virtual Result<std::unique_ptr<Model>> load_companion(const Network& network);
 };
 
 using Progress = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;

@@ -48,6 +48,10 @@ Result<KvPlan> plan_kv(const Network& network, const BackendOptions& options, si
 
 }  // namespace
 
+Result<std::unique_ptr<Model>> Model::load_companion(const Network& network) {
+  return Error{ErrorKind::unsupported, fmt::format("{} runs no drafting head ({})", description(), network.family), ""};
+}
+
 Result<std::unique_ptr<Model>> load_model(const Network& network, const BackendOptions& options,
                                           const Progress& progress) {
   if (options.backend == "auto" || options.backend == "cpu") {

@@ -273,7 +273,7 @@ struct Engine::Impl {
       for (size_t i = 0; i < members.size(); ++i) members[i]->state->truncate(lengths[i]);
       throw;
     }
-    if (members.front()->state->length() == lengths.front()) return;  // stopped: all were cancelled
+    if (out.stopped) return;  // all were cancelled
     if (members.size() == 1 && batch[0].tokens.size() == members[0]->draft.size() + 1)
       live_costs.observe(static_cast<int>(rows), seconds_between(start, Clock::now()));
     {

@@ -70,7 +70,7 @@ uint64_t block_bytes(const Block& block) {
 
 }  // namespace
 
-Result<Network> read_network(std::shared_ptr<const Checkpoint> checkpoint) {
+Result<Network> read_network(std::shared_ptr<const Checkpoint> checkpoint, const ReadOptions&) {
   const Result<FamilyName> family = family_name(*checkpoint);
   if (!family) return family.error();
   const FamilyReader read = family_reader(family->value);

@@ -92,7 +92,9 @@ class FakeModel final : public Model {
     widest_run = std::max(widest_run.load(), rows);
     if (cancelled && cancelled()) {
       running_ = false;
-      return {};
+      RunOutput out;
+      out.stopped = true;
+      return out;
     }
     for (const auto& item : batch)
       if (std::count(item.tokens.begin(), item.tokens.end(), options_.throw_token)) {

@@ -160,7 +160,9 @@ RunOutput CpuModel::run(std::span<const BatchItem> batch, const std::function<bo
     const std::span<const Row> here(rows.data() + begin, size_t(end - begin));
     if (!piece(here, part, logits_.data() + size_t(done_logits) * vocab_, cancelled)) {
       shrink();
-      return {};
+      RunOutput out;
+      out.stopped = true;
+      return out;
     }
     done_logits += int(std::count_if(here.begin(), here.end(), [](const Row& row) { return row.logits; }));
   }

@@ -70,7 +70,9 @@ class ReferenceModel final : public Model {
       if (!blocks(item, x, cancelled)) {
         for (const BatchItem& touched : batch) touched.state->truncate(touched.state->length());
         logits_.clear();
-        return {};
+        RunOutput out;
+        out.stopped = true;
+        return out;
       }
       if (item.logits == LogitRows::last) x.erase(x.begin(), x.end() - 1);
       if (item.logits == LogitRows::none) continue;
