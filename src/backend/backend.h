@@ -18,7 +18,7 @@ struct BackendOptions {
   int threads = 0;                    // 0: as many as the affinity mask, cgroup quota and real cores allow
   uint64_t kv_bytes = 0;              // budget of the KV pool; 0: room for one full context
   int context = 0;                    // positions a sequence may have; 0: the model's own
-  std::string isa = "auto";           // cpu: auto | portable | avx2 | avx512 (tests compare them)
+  std::string isa = "auto";           // cpu: auto | portable | avx2 | avx512 | neon (tests compare them)
   bool quantised_activations = true;  // reference: false gives fp32 activations (the oracle for transformers)
 };
 

@@ -90,7 +90,7 @@ std::vector<Variant> reloads(const Options& options, int threads) {
   }
   for (int chunk : {1, 7})
     add(fmt::format("prompt in chunks of {}", chunk), [&](Options& o) { o.prefill_chunk = chunk; });
-  for (const char* isa : {"portable", "avx2", "avx512"})
+  for (const char* isa : {"portable", "avx2", "avx512", "neon"})
     add(fmt::format("{} kernels", isa), [&](Options& o) { o.isa = isa; });
   return variants;
 }

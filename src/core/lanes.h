@@ -10,6 +10,8 @@
 
 #if defined(__AVX2__) || defined(__AVX512F__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace drafthorse {
@@ -56,6 +58,10 @@ DRAFTHORSE_LANES_INLINE V fma(V a, V b, V c) {
 #if defined(__AVX512F__)
   } else if constexpr (sizeof(V) == 64) {
     return (V)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#endif
+#if defined(__aarch64__)
+  } else if constexpr (sizeof(V) == 16) {
+    return (V)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #endif
   } else {
     V r;

@@ -8,6 +8,11 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -15,6 +20,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "backend/scheme.h"
+#include "support/digest.h"
 #include "support/random_weights.h"
 
 namespace drafthorse {
@@ -150,6 +156,42 @@ TEST(Kernels, SayWhichInstructionSetsWereTested) {
   }
   EXPECT_EQ(*select_kernels("auto"), available_kernels().back());
   EXPECT_EQ(select_kernels("mmx").error().kind, ErrorKind::invalid_argument);
+}
+
+#if defined(__aarch64__) && defined(__linux__)
+TEST(Kernels, NeonIsThereExactlyWhereTheProcessorHasDotProducts) {
+  const bool has = getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+  const Result<const Kernels*> neon = select_kernels("neon");
+  ASSERT_EQ(neon.ok(), has);
+  if (has) {
+    EXPECT_EQ(isa_name(**neon), "neon");
+    EXPECT_EQ(*select_kernels("auto"), *neon);
+  } else {
+    EXPECT_EQ(neon.error().kind, ErrorKind::unsupported);
+  }
+}
+#endif
+
+// Other tests compare what runs on one machine; this one compares machines. The number was computed on x86-64 and is the
+// digest of products whose inputs come from integer and fp64 operations alone.
+TEST(Kernels, GiveTheSameBitsOnEveryArchitecture) {
+  ThreadPool pool(1);
+  const int rows = 5;
+  for (const Kernels* kernels : available_kernels()) {
+    Random random(9);
+    uint64_t found = test::digest({});
+    for (const Case& c : cases()) {
+      if (c.input_multiple == 1) continue;  // their weights are normal numbers, which take a mathematics library
+      const int64_t inputs = std::max<int64_t>(c.input_multiple, 64) * 3;
+      const OwnedTensor tensor = c.make(19, inputs, random);
+      const Result<PackedLinear> linear = pack(tensor.view(), pool);
+      ASSERT_TRUE(linear.ok());
+      std::vector<float> x(rows * inputs);
+      for (float& v : x) v = static_cast<float>(random.uniform() * 4 - 2);
+      found = test::digest(product(*kernels, *linear, x, rows, rows, 2), found);
+    }
+    EXPECT_EQ(found, 0x7f637d1e1a3c0ffcu) << kernels->isa;
+  }
 }
 
 TEST(Kernels, EqualTheReferenceInEveryFormatAndRowCount) {

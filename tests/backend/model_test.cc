@@ -57,7 +57,7 @@ TEST(CpuModel, RowsDoNotDependOnChunksThreadsOrInstructionSet) {
     for (int threads : {2, 3}) {
       EXPECT_TRUE(same_bits(run(*load(random.network, cpu(threads)), tokens, 300), expected)) << threads << " threads";
     }
-    for (const char* isa : {"portable", "avx2", "avx512"}) {
+    for (const char* isa : {"portable", "avx2", "avx512", "neon"}) {
       Result<std::unique_ptr<Model>> model = load_model(random.network, cpu(1, isa));
       if (!model) continue;  // this machine or build lacks it; load_model_test has the message
       EXPECT_TRUE(same_bits(run(**model, tokens, 128), expected)) << isa;

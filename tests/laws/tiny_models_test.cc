@@ -47,7 +47,7 @@ TEST_P(TinyLaws, OneAnswer) {
   subject.make = [&](int threads, const std::string& isa) { return make_model(network, threads, isa); };
   subject.prompts = mixed_prompts(network.vocab);
   subject.answer = 24;
-  subject.isas = {"portable", "avx2", "avx512"};
+  subject.isas = {"portable", "avx2", "avx512", "neon"};
   expect_one_answer(subject, 8);
 }
 

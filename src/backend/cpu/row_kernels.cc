@@ -1,5 +1,6 @@
 #include "backend/cpu/row_kernels.h"
 
+#include "backend/cpu/arm_features.h"
 #include "backend/cpu/row_kernels_tables.h"
 
 namespace drafthorse::cpu {
@@ -28,6 +29,7 @@ const RowKernels* row_kernels(std::string_view isa) {
   if (isa == "portable") return kPortableRows;
   if (isa == "avx2") return runs_avx2() ? kAvx2Rows : nullptr;
   if (isa == "avx512") return runs_avx512() ? kAvx512Rows : nullptr;
+  if (isa == "neon") return has_dot_product() ? kNeonRows : nullptr;
   return nullptr;
 }
 

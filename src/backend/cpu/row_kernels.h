@@ -35,7 +35,7 @@ struct RowKernels {
   void (*finish)(Softmax& state, int head_dim);
 };
 
-// The table for "portable", "avx2" or "avx512"; nullptr when this processor or build lacks it.
+// The table for "portable", "avx2", "avx512" or "neon"; nullptr when this processor or build lacks it.
 const RowKernels* row_kernels(std::string_view isa);
 
 }  // namespace drafthorse::cpu

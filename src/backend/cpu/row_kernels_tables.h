@@ -8,5 +8,6 @@ namespace drafthorse::cpu {
 extern const RowKernels* const kPortableRows;
 extern const RowKernels* const kAvx2Rows;
 extern const RowKernels* const kAvx512Rows;
+extern const RowKernels* const kNeonRows;
 
 }  // namespace drafthorse::cpu
