@@ -1,0 +1,15 @@
+# Cross build for 64-bit Arm Linux with Debian's g++-aarch64-linux-gnu; tests run under qemu-user (scripts/cross_arm64).
+# DRAFTHORSE_SYSROOT: a folder with the libraries' arm64 packages unpacked in it.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_SYSROOT ${DRAFTHORSE_SYSROOT})
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES DRAFTHORSE_SYSROOT)
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(ENV{PKG_CONFIG_SYSROOT_DIR} ${DRAFTHORSE_SYSROOT})
+set(ENV{PKG_CONFIG_LIBDIR} ${DRAFTHORSE_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${DRAFTHORSE_SYSROOT}/usr/share/pkgconfig)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L ${DRAFTHORSE_SYSROOT})
