@@ -6,8 +6,8 @@
 namespace drafthorse {
 namespace {
 
-// What a class is taken to be worth before anything was seen: from short matches to long ones.
-constexpr std::array<double, kEvidenceClasses> kPrior = {0.5, 0.35, 0.5, 0.65, 0.8, 0.93};
+// Of prompt lookup: from short matches to long ones.
+constexpr Acceptance::Priors kLookupPriors = {0.5, 0.35, 0.5, 0.65, 0.8, 0.93};
 constexpr double kPriorTrials = 3;  // observations that the prior weighs as much as at first; it fades like them
 constexpr double kFade = 0.96;      // weight that an observation keeps when the next one arrives
 // Expected gain below which a step is left alone: timing noise and the cost of proposing are of this size.
@@ -15,7 +15,27 @@ constexpr double kLeastGain = 1.03;
 
 int range_of(int depth) { return depth <= 1 ? 0 : depth <= 2 ? 1 : depth <= 4 ? 2 : depth <= 8 ? 3 : 4; }
 
+// gains[k]: tokens expected from verifying k drafts of the offer.
+std::vector<double> gains_of(const DraftOffer& offer) {
+  std::vector<double> gains{0};
+  double reach = 1;
+  for (int depth = 1; depth <= std::min(offer.length, kMostDraft); ++depth) {
+    reach *= offer.acceptance->conditional(offer.evidence, depth);
+    gains.push_back(gains.back() + reach);
+  }
+  return gains;
+}
+
 }  // namespace
+
+Acceptance::Acceptance() : priors_(kLookupPriors) {}
+
+bool Retry::due() {
+  if (--left_ > 0) return false;
+  wait_ = std::min(wait_ * 2, kLast);
+  left_ = wait_;
+  return true;
+}
 
 void Acceptance::observe(int evidence, int proposed, int accepted) {
   const auto row = static_cast<size_t>(std::clamp(evidence, 0, kEvidenceClasses - 1));
@@ -31,7 +51,7 @@ void Acceptance::observe(int evidence, int proposed, int accepted) {
 double Acceptance::conditional(int evidence, int depth) const {
   const auto row = static_cast<size_t>(std::clamp(evidence, 0, kEvidenceClasses - 1));
   // A range that has seen little takes after the one before it.
-  double estimate = kPrior[row];
+  double estimate = priors_[row];
   for (int range = 0; range <= range_of(depth); ++range) {
     const Estimate& e = estimates_[row][static_cast<size_t>(range)];
     estimate = (e.successes + kPriorTrials * e.prior * estimate) / (e.trials + kPriorTrials * e.prior);
@@ -68,44 +88,48 @@ double step_cost(std::span<const double> cost, int rows) {
   return cost[static_cast<size_t>(last)] + slope * (rows - last);
 }
 
+double best_rate(const DraftOffer& offer, int decode_rows, int other_rows, std::span<const double> cost) {
+  const std::vector<double> gains = gains_of(offer);
+  double best = 0;
+  for (int k = 0; k < static_cast<int>(gains.size()); ++k) {
+    const double time = step_cost(cost, other_rows + k) + k * offer.making;
+    best = std::max(best, (decode_rows + gains[static_cast<size_t>(k)]) / time);
+  }
+  return best;
+}
+
 std::vector<int> allot_drafts(std::span<const DraftOffer> offers, int decode_rows, int other_rows,
                               std::span<const double> cost) {
   std::vector<int> allotted(offers.size(), 0);
-  // gain[i][k]: tokens expected from verifying k drafts of offer i.
-  std::vector<std::vector<double>> gain(offers.size());
-  for (size_t i = 0; i < offers.size(); ++i) {
-    double reach = 1;
-    gain[i].push_back(0);
-    for (int depth = 1; depth <= std::min(offers[i].length, kMostDraft); ++depth) {
-      reach *= offers[i].acceptance->conditional(offers[i].evidence, depth);
-      gain[i].push_back(gain[i].back() + reach);
-    }
-  }
+  std::vector<std::vector<double>> gains;
+  for (const DraftOffer& offer : offers) gains.push_back(gains_of(offer));
   const double rate_without = decode_rows / step_cost(cost, other_rows);
-  double tokens = decode_rows, rate = rate_without;
+  double tokens = decode_rows, rate = rate_without, making = 0;
   int rows = other_rows;
   // Row costs have steps (a kernel's tile), so a move may add several rows at once to one sequence.
   for (;;) {
     size_t best = offers.size();
     int best_length = 0;
-    double best_rate = rate;
+    double top = rate;
     for (size_t i = 0; i < offers.size(); ++i) {
-      for (int k = allotted[i] + 1; k < static_cast<int>(gain[i].size()); ++k) {
-        const auto now = static_cast<size_t>(allotted[i]);
-        const double moved =
-            (tokens + gain[i][static_cast<size_t>(k)] - gain[i][now]) / step_cost(cost, rows + k - allotted[i]);
-        if (moved > best_rate) {
-          best_rate = moved;
+      const int now = allotted[i];
+      for (int k = now + 1; k < static_cast<int>(gains[i].size()); ++k) {
+        const double gain = gains[i][static_cast<size_t>(k)] - gains[i][static_cast<size_t>(now)];
+        const double time = step_cost(cost, rows + k - now) + making + (k - now) * offers[i].making;
+        if ((tokens + gain) / time > top) {
+          top = (tokens + gain) / time;
           best = i;
           best_length = k;
         }
       }
     }
     if (best == offers.size()) break;
-    tokens += gain[best][static_cast<size_t>(best_length)] - gain[best][static_cast<size_t>(allotted[best])];
-    rows += best_length - allotted[best];
+    const int added = best_length - allotted[best];
+    tokens += gains[best][static_cast<size_t>(best_length)] - gains[best][static_cast<size_t>(allotted[best])];
+    making += added * offers[best].making;
+    rows += added;
     allotted[best] = best_length;
-    rate = best_rate;
+    rate = top;
   }
   if (rate < rate_without * kLeastGain) std::fill(allotted.begin(), allotted.end(), 0);
   return allotted;

@@ -17,6 +17,11 @@ inline constexpr int kMostDraft = 16;  // drafted tokens that one step verifies 
 // One estimate for every evidence class and range of depths (1, 2, 3-4, 5-8, 9-16); older observations fade.
 class Acceptance {
  public:
+  // What each evidence class is taken to be worth before anything was seen.
+  using Priors = std::array<double, kEvidenceClasses>;
+  Acceptance();  // those of prompt lookup
+  explicit Acceptance(const Priors& priors) : priors_(priors) {}
+
   // `proposed` tokens were compared with the sequence; the first `accepted` of them agreed.
   void observe(int evidence, int proposed, int accepted);
   // P(depth d is accepted | those before were), d = 1..kMostDraft.
@@ -28,7 +33,22 @@ class Acceptance {
     double trials = 0, successes = 0, prior = 1;
   };
 
+  Priors priors_;
   std::array<std::array<Estimate, kRanges>, kEvidenceClasses> estimates_;
+};
+
+// When a drafter that must compute to have an opinion is tried although it does not promise to pay: its acceptance can
+// be learnt in no other way. Tries become rarer for as long as they fail.
+class Retry {
+ public:
+  // A step in which the drafter was left out. True: draft one token now.
+  bool due();
+  // It promised to pay again.
+  void reset() { left_ = wait_ = kFirst; }
+
+ private:
+  static constexpr int kFirst = 32, kLast = 256;  // steps
+  int wait_ = kFirst, left_ = kFirst;
 };
 
 // Watches drafts that were not verified: as the sequence grows by other means it learns what they would have been
@@ -53,8 +73,13 @@ double step_cost(std::span<const double> cost, int rows);
 struct DraftOffer {
   const Acceptance* acceptance = nullptr;
   int evidence = 0;
-  int length = 0;  // tokens proposed, at most kMostDraft
+  int length = 0;     // tokens proposed, at most kMostDraft
+  double making = 0;  // time of making one drafted token, over that of a step of 1 row
 };
+
+// Expected tokens per time of a step, the best over how many of the offer's tokens are verified; with offer.length 0 the
+// rate without drafts. Arguments as in allot_drafts.
+double best_rate(const DraftOffer& offer, int decode_rows, int other_rows, std::span<const double> cost);
 
 // Hands out draft rows: how many of each offer to verify in a step that has `other_rows` rows anyway (decode rows of
 // all sequences, these included, and prefill rows), of which `decode_rows` bring a token each. It maximises expected

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/head_cost.h"
 #include "engine/kept_states.h"
 #include "engine/live_costs.h"
 #include "engine/row_costs.h"
@@ -19,13 +20,14 @@
 namespace drafthorse {
 namespace {
 
-constexpr int kGrowth = 256;  // positions reserved at admission for an answer without a limit
+constexpr int kGrowth = 256;       // positions reserved at admission for an answer without a limit
+constexpr int kPendingRows = 128;  // hidden vectors that may wait for the head
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-Status validate(const EngineRequest& r, int vocab, int context) {
+Status validate(const EngineRequest& r, int vocab, int context, bool has_head) {
   if (r.prompt.empty())
     return Error{ErrorKind::invalid_argument, "the prompt has no tokens; send at least one", "prompt"};
   if (r.prompt.size() >= static_cast<size_t>(context))
@@ -41,9 +43,12 @@ Status validate(const EngineRequest& r, int vocab, int context) {
   if (r.max_tokens < 0)
     return Error{ErrorKind::invalid_argument, fmt::format("max_tokens must be 0 or more, found {}", r.max_tokens),
                  "max_tokens"};
-  if (r.draft != "auto" && r.draft != "off" && r.draft != "lookup")
+  if (r.draft != "auto" && r.draft != "off" && r.draft != "lookup" && r.draft != "mtp")
     return Error{ErrorKind::invalid_argument,
-                 fmt::format("draft must be auto, off or lookup, found \"{}\"", r.draft.substr(0, 40)), "draft"};
+                 fmt::format("draft must be auto, off, lookup or mtp, found \"{}\"", r.draft.substr(0, 40)), "draft"};
+  if (r.draft == "mtp" && !has_head)
+    return Error{ErrorKind::invalid_argument,
+                 "this model has no multi-token prediction head; ask for draft auto, off or lookup", "draft"};
   if (r.max_draft < 0 || r.max_draft > kMostDraft)
     return Error{ErrorKind::invalid_argument,
                  fmt::format("max_draft must be between 0 and {}, found {}", kMostDraft, r.max_draft), "max_draft"};
@@ -68,6 +73,7 @@ struct Engine::Impl {
       }
     }
     live_costs = LiveCosts(row_cost);
+    if (options.head) head_cost = options.head_cost >= 0 ? options.head_cost : measure_head_cost(*model, *options.head);
     thread = std::thread([this] { loop(); });
   }
 
@@ -82,7 +88,7 @@ struct Engine::Impl {
   }
 
   Result<RequestId> submit(EngineRequest request, std::shared_ptr<TokenSink> sink) {
-    auto valid = validate(request, model->vocab(), model->context());
+    auto valid = validate(request, model->vocab(), model->context(), options.head != nullptr);
     std::lock_guard lock(mutex);
     if (!valid || stopping) {
       ++stats.rejected;
@@ -161,6 +167,7 @@ struct Engine::Impl {
       }();
       if (!reserved) {
         s->state.reset();
+        s->head.reset();
         if (reserved.error().kind == ErrorKind::out_of_memory && !running.empty()) return;  // waits for the others
       }
       {
@@ -180,8 +187,10 @@ struct Engine::Impl {
   // Gives a sequence its state, memory and drafter. Memory: for the prompt and the longest answer where that fits
   // beside the others; a sequence that is alone starts with what its tokens need and grows.
   Status prepare(Sequence& s) {
-    s.state = kept.take(s.tokens);
+    auto reused = kept.take(s.tokens);
+    s.state = std::move(reused.state);
     if (!s.state) s.state = model->new_state();
+    if (uses_head(s)) s.head = reused.head ? std::move(reused.head) : std::make_unique<MtpHistory>(*options.head);
     s.reserved = 0;
     if (!s.was_admitted) s.stats.cached_tokens = s.state->length();
     const int room = s.room(model->context());
@@ -190,11 +199,16 @@ struct Engine::Impl {
     if (!reserved && running.empty()) reserved = reserve(s, s.pending());
     if (!reserved || s.was_admitted) return reserved;
     s.sampler.extend_prompt(s.request.prompt);
-    if (options.draft != "off" && s.request.draft != "off") {
+    if (options.draft != "off" && s.request.draft != "off" && s.request.draft != "mtp") {
       s.drafter = options.make_drafter ? options.make_drafter(s.request) : make_prompt_lookup();
       if (s.drafter) s.drafter->extend(s.tokens);
     }
     return {};
+  }
+
+  bool uses_head(const Sequence& s) const {
+    return options.head && options.draft != "off" && options.draft != "lookup" &&
+           (s.request.draft == "auto" || s.request.draft == "mtp");
   }
 
   // Reserves, at the cost of kept states where need be. A reservation is never made smaller.
@@ -225,6 +239,7 @@ struct Engine::Impl {
         const auto newest = running.back();
         running.pop_back();
         newest->state.reset();
+        newest->head.reset();
         memory_short = true;
         std::lock_guard lock(mutex);
         queue.push_front(newest);
@@ -236,7 +251,9 @@ struct Engine::Impl {
   }
 
   void step() {
-    plan_step(running, {options.prefill_chunk, model->context(), model->vocab(), live_costs.cost()});
+    plan_step(running, {options.prefill_chunk, model->context(), model->vocab(), live_costs.cost(), head_cost});
+    draft_with_heads();
+    add_draft_rows(running);
     secure_memory();
     std::vector<SequencePtr> members;
     for (const auto& s : running)
@@ -249,7 +266,35 @@ struct Engine::Impl {
     }
   }
 
-  // One model call. An exception leaves every state as it was.
+  // Runs the head where the plan wants drafts of it, and enters what has piled up (a prompt's rows) where it does not.
+  void draft_with_heads() {
+    std::vector<Sequence*> members;
+    std::vector<MtpItem> items;
+    int drafted = 0;
+    for (const auto& s : running) {
+      if (!s->head || (s->head_depth == 0 && s->head->pending_rows() < kPendingRows)) continue;
+      members.push_back(s.get());
+      items.push_back({s->head.get(), s->tokens, s->head_depth, {}, false});
+      drafted += s->head_depth;
+    }
+    if (items.empty()) return;
+    const auto pick = [&](size_t i, std::span<const float> logits, size_t index) {
+      auto sampled = members[i]->sampler.sample(logits, index, scratch);
+      return sampled ? sampled->token : 0;
+    };
+    try {
+      draft_with_head(*options.head, items, pick);
+    } catch (const std::exception&) {
+      for (Sequence* s : members) s->head.reset();  // costs these requests the speed, not the answer
+      return;
+    }
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (items[i].failed) members[i]->head.reset();
+      if (members[i]->head_depth > 0) members[i]->draft = std::move(items[i].draft);
+    }
+  }
+
+  // One model call. After an exception states are as they were, or empty where they cannot go back.
   void run(const std::vector<SequencePtr>& members) {
     std::vector<BatchItem> batch;
     std::vector<int> lengths;
@@ -259,6 +304,8 @@ struct Engine::Impl {
       const bool whole = count == s->pending();
       batch.push_back(
           {s->state.get(), s->rows, whole ? s->draft.empty() ? LogitRows::last : LogitRows::all : LogitRows::none});
+      batch.back().tentative = static_cast<int>(s->draft.size());
+      batch.back().hidden = s->head ? options.head_input : Hidden::none;
       lengths.push_back(s->state->length());
       rows += s->rows.size();
     }
@@ -270,7 +317,11 @@ struct Engine::Impl {
     try {
       out = model->run(batch, all_cancelled);
     } catch (...) {
-      for (size_t i = 0; i < members.size(); ++i) members[i]->state->truncate(lengths[i]);
+      for (size_t i = 0; i < members.size(); ++i) {
+        Sequence& s = *members[i];
+        s.state->truncate(std::min(s.state->length(), lengths[i]));
+        if (s.head) s.head->truncate(s.state->length());
+      }
       throw;
     }
     if (out.stopped) return;  // all were cancelled
@@ -282,14 +333,23 @@ struct Engine::Impl {
       stats.rows += rows;
     }
     const auto vocab = static_cast<size_t>(model->vocab());
-    size_t row = 0;
+    const auto width = static_cast<size_t>(model->hidden());
+    size_t row = 0, hidden_row = 0;
     for (size_t i = 0; i < members.size(); ++i) {
-      if (batch[i].logits == LogitRows::none) continue;
+      std::span<const float> hidden;
+      if (batch[i].hidden != Hidden::none) {
+        hidden = out.hidden.subspan(hidden_row * width, batch[i].tokens.size() * width);
+        hidden_row += batch[i].tokens.size();
+      }
+      if (batch[i].logits == LogitRows::none) {
+        if (members[i]->head) members[i]->head->extend(lengths[i], hidden);
+        continue;
+      }
       const size_t count = batch[i].logits == LogitRows::all ? batch[i].tokens.size() : 1;
       const auto logits = out.logits.subspan(row * vocab, count * vocab);
       row += count;
       try {
-        accept(*members[i], lengths[i], logits);
+        accept(*members[i], lengths[i], logits, hidden);
       } catch (const std::exception& e) {
         const Error error{ErrorKind::internal, fmt::format("sampling failed: {}", e.what()), ""};
         finish(*members[i], FinishReason::error, &error);
@@ -301,6 +361,11 @@ struct Engine::Impl {
   void run_one_by_one(const std::vector<SequencePtr>& members) {
     for (const auto& s : members) {
       try {
+        plan_again(*s);
+        if (auto reserved = reserve(*s, static_cast<int>(s->rows.size())); !reserved) {
+          finish(*s, FinishReason::error, &reserved.error());
+          continue;
+        }
         run({s});
       } catch (const std::exception& e) {
         const Error error{ErrorKind::internal, fmt::format("the model failed: {}", e.what()), ""};
@@ -309,9 +374,16 @@ struct Engine::Impl {
     }
   }
 
-  // Samples from the rows of a sequence for as long as its drafts agree. logits: [1 + drafts, vocab]; before: the
-  // state's length before the run.
-  void accept(Sequence& s, int before, std::span<const float> logits) {
+  // The rows of a step without drafts, from what the state holds now: after a failure that may be nothing.
+  void plan_again(Sequence& s) const {
+    s.draft.clear();
+    const auto first = s.tokens.begin() + s.state->length();
+    s.rows.assign(first, first + std::min(s.pending(), std::max(1, options.prefill_chunk)));
+  }
+
+  // Samples from the rows of a sequence for as long as its drafts agree. logits: [1 + drafts, vocab]; hidden: [rows,
+  // hidden] where it has a head; before: the state's length before the run.
+  void accept(Sequence& s, int before, std::span<const float> logits, std::span<const float> hidden) {
     const auto vocab = static_cast<size_t>(model->vocab());
     const size_t old_size = s.tokens.size();
     int accepted = 0;
@@ -339,6 +411,7 @@ struct Engine::Impl {
     }
     const int base = static_cast<int>(old_size) - before;  // tokens that were pending
     s.state->truncate(before + base + accepted);
+    if (s.head) s.head->extend(before, hidden.first(static_cast<size_t>((base + accepted) * model->hidden())));
     count(s, old_size, accepted);
     if (!events.empty() && !tell(s, events, error)) reason = error ? FinishReason::error : FinishReason::stop;
     if (reason) finish(s, *reason, error ? &*error : nullptr);
@@ -352,9 +425,11 @@ struct Engine::Impl {
     s.shadow.extend(grown, s.acceptance);
     if (!s.draft.empty()) {
       const auto proposed = static_cast<int>(s.draft.size());
+      const bool by_head = s.source == DraftSource::head;
       // A draft that the end of the answer cut short was not refused.
-      s.acceptance.observe(s.evidence, accepted == static_cast<int>(grown.size()) ? accepted : proposed, accepted);
-      auto& drafter = s.stats.by_drafter[std::string(s.drafter->name())];
+      const int compared = accepted == static_cast<int>(grown.size()) ? accepted : proposed;
+      (by_head ? s.head_acceptance : s.acceptance).observe(by_head ? 0 : s.evidence, compared, accepted);
+      auto& drafter = s.stats.by_drafter[by_head ? "mtp" : std::string(s.drafter->name())];
       for (DrafterStats* d : {&drafter, &s.stats.speculation}) {
         d->proposed += proposed;
         d->accepted += accepted;
@@ -407,9 +482,10 @@ struct Engine::Impl {
     if (s->state && reason != FinishReason::error) {
       s->tokens.resize(static_cast<size_t>(s->state->length()));
       (void)model->reserve(*s->state, 0);  // gives back what it did not use
-      kept.keep(std::move(s->tokens), std::move(s->state));
+      kept.keep(std::move(s->tokens), {std::move(s->state), std::move(s->head)});
     }
     s->state.reset();
+    s->head.reset();
     try {
       s->sink->on_finish(reason, s->stats, error);
     } catch (const std::exception&) {
@@ -420,6 +496,7 @@ struct Engine::Impl {
   std::unique_ptr<Model> model;
   EngineOptions options;
   std::vector<double> row_cost;  // as measured at the start
+  double head_cost = 0;          // of a token drafted by the head, in 1-row steps
 
   mutable std::mutex mutex;  // guards what follows, up to the blank line
   std::condition_variable wake;

@@ -23,6 +23,10 @@ struct EngineOptions {
   std::string policy_key;        // what the costs belong to: checkpoint identity; the model's description is added
   std::vector<double> row_cost;  // [1..16] relative step costs to use in place of measuring (index 0 unused)
   int kept_states = 4;           // finished sequences whose states stay for prompts that extend them; 0: none
+  // The model's multi-token prediction head, which drafts where it pays; null: none.
+  std::shared_ptr<Model> head;
+  Hidden head_input = Hidden::after_norm;  // which of the model's hidden vectors it is joined with
+  double head_cost = -1;                   // of a token it drafts, in 1-row steps, to use in place of measuring
   // Makes a request's drafter; empty: prompt lookup.
   std::function<std::unique_ptr<Drafter>(const EngineRequest&)> make_drafter;
 };

@@ -7,13 +7,13 @@ namespace {
 constexpr size_t kLeastShared = 16;  // tokens; less is computed sooner than managed
 }
 
-void KeptStates::keep(std::vector<int32_t> tokens, std::unique_ptr<State> state) {
+void KeptStates::keep(std::vector<int32_t> tokens, Kept kept) {
   if (limit_ <= 0 || tokens.size() < kLeastShared) return;
-  entries_.push_back({std::move(tokens), std::move(state)});
+  entries_.push_back({std::move(tokens), std::move(kept)});
   if (entries_.size() > static_cast<size_t>(limit_)) drop_oldest();
 }
 
-std::unique_ptr<State> KeptStates::take(std::span<const int32_t> prompt) {
+KeptStates::Kept KeptStates::take(std::span<const int32_t> prompt) {
   size_t best_shared = kLeastShared - 1;
   auto best = entries_.end();
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
@@ -21,16 +21,18 @@ std::unique_ptr<State> KeptStates::take(std::span<const int32_t> prompt) {
     const auto end = it->tokens.begin() + static_cast<ptrdiff_t>(most);
     const auto shared =
         static_cast<size_t>(std::mismatch(it->tokens.begin(), end, prompt.begin()).first - it->tokens.begin());
-    if (shared > best_shared && shared * 2 >= it->tokens.size()) {
+    const bool reachable = static_cast<int>(shared) >= it->kept.state->earliest();
+    if (reachable && shared > best_shared && shared * 2 >= it->tokens.size()) {
       best_shared = shared;
       best = it;
     }
   }
-  if (best == entries_.end()) return nullptr;
-  auto state = std::move(best->state);
+  if (best == entries_.end()) return {};
+  Kept kept = std::move(best->kept);
   entries_.erase(best);
-  state->truncate(static_cast<int>(best_shared));
-  return state;
+  kept.state->truncate(static_cast<int>(best_shared));
+  if (kept.head) kept.head->truncate(static_cast<int>(best_shared));
+  return kept;
 }
 
 bool KeptStates::drop_oldest() {

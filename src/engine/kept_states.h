@@ -9,25 +9,32 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "draft/mtp.h"
 
 namespace drafthorse {
 
 class KeptStates {
  public:
+  // What a sequence leaves behind: the model's state and, where there is one, the drafting head's.
+  struct Kept {
+    std::unique_ptr<State> state;
+    std::unique_ptr<MtpHistory> head;
+  };
+
   explicit KeptStates(int limit) : limit_(limit) {}
 
   // tokens: what the state holds, state->length() of them.
-  void keep(std::vector<int32_t> tokens, std::unique_ptr<State> state);
+  void keep(std::vector<int32_t> tokens, Kept kept);
   // The state that shares the longest beginning with `prompt`, cut to it; null when none shares enough to be worth
-  // losing the rest of it. At least one token of the prompt is left to compute.
-  std::unique_ptr<State> take(std::span<const int32_t> prompt);
+  // losing the rest of it, or can go back to where they part. At least one token of the prompt is left to compute.
+  Kept take(std::span<const int32_t> prompt);
   // Frees the one that was kept longest ago; false when there is none.
   bool drop_oldest();
 
  private:
   struct Entry {
     std::vector<int32_t> tokens;
-    std::unique_ptr<State> state;
+    Kept kept;
   };
 
   int limit_;

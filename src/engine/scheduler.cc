@@ -6,14 +6,15 @@
 namespace drafthorse {
 namespace {
 
+// Tokens that a draft may have: the row after the last one brings a token too, and every row needs a position.
+int draft_limit(const Sequence& s, const StepLimits& limits) {
+  const int most = s.request.max_draft > 0 ? s.request.max_draft : kMostDraft;
+  return std::min({most, kMostDraft, s.room(limits.context) - 1});
+}
+
 // Asks the drafter for what the request may still use. Ids that the model does not know end the proposal.
-void propose(Sequence& s, const StepLimits& limits) {
-  s.draft.clear();
-  if (!s.drafter) return;
-  // The row after the last draft brings a token too, and every row needs a position.
-  const int forced = s.request.max_draft > 0 ? s.request.max_draft : kMostDraft;
-  const int limit = std::min({forced, kMostDraft, s.room(limits.context) - 1});
-  if (limit <= 0) return;
+void propose(Sequence& s, int limit, int vocab) {
+  if (!s.drafter || limit <= 0) return;
   try {
     s.draft = s.drafter->propose(limit);
     s.evidence = s.drafter->evidence();
@@ -24,20 +25,56 @@ void propose(Sequence& s, const StepLimits& limits) {
   }
   if (s.draft.size() > static_cast<size_t>(limit)) s.draft.resize(static_cast<size_t>(limit));
   const auto unknown =
-      std::find_if(s.draft.begin(), s.draft.end(), [&](int32_t token) { return token < 0 || token >= limits.vocab; });
+      std::find_if(s.draft.begin(), s.draft.end(), [&](int32_t token) { return token < 0 || token >= vocab; });
   s.draft.erase(unknown, s.draft.end());
+}
+
+int head_limit(const Sequence& s, int limit) {
+  return s.head && s.head->pending_rows() > 0 ? std::clamp(limit, 0, kMostMtpDepth) : 0;
+}
+
+// A length that the request sets (tests do): the drafter's proposal, or the head's where it has none.
+void force(Sequence& s, int limit) {
+  s.source = s.draft.empty() ? DraftSource::none : DraftSource::drafter;
+  if (s.source == DraftSource::none && (s.head_depth = head_limit(s, limit)) > 0) s.source = DraftSource::head;
+}
+
+void park(Sequence& s, std::string_view name) {
+  ++s.stats.by_drafter[std::string(name)].parked;
+  ++s.stats.speculation.parked;
+}
+
+// Of drafter and head the one that promises more tokens per time in this step; head costs what it takes to run it.
+DraftOffer choose(Sequence& s, int limit, int decode_rows, int other_rows, const StepLimits& limits) {
+  const DraftOffer drafter{&s.acceptance, s.evidence, static_cast<int>(s.draft.size()), 0};
+  const DraftOffer head{&s.head_acceptance, 0, head_limit(s, limit), limits.head_cost};
+  const auto rate = [&](const DraftOffer& offer) { return best_rate(offer, decode_rows, other_rows, limits.row_cost); };
+  const bool use_head = head.length > 0 && (drafter.length == 0 || rate(head) > rate(drafter));
+  s.source = use_head ? DraftSource::head : drafter.length > 0 ? DraftSource::drafter : DraftSource::none;
+  if (use_head && drafter.length > 0) s.shadow.watch(s.evidence, s.draft);
+  return use_head ? head : drafter;
 }
 
 // Cuts proposals to what pays; watches those that are left out.
 void allot(std::span<Sequence* const> drafting, int decode_rows, int other_rows, const StepLimits& limits) {
   std::vector<DraftOffer> offers;
-  for (const Sequence* s : drafting) offers.push_back({&s->acceptance, s->evidence, static_cast<int>(s->draft.size())});
+  for (Sequence* s : drafting) offers.push_back(choose(*s, draft_limit(*s, limits), decode_rows, other_rows, limits));
   const auto allotted = allot_drafts(offers, decode_rows, other_rows, limits.row_cost);
   for (size_t i = 0; i < drafting.size(); ++i) {
     Sequence& s = *drafting[i];
-    if (allotted[i] == 0) {
-      ++s.stats.by_drafter[std::string(s.drafter->name())].parked;
-      ++s.stats.speculation.parked;
+    if (s.source == DraftSource::head) {
+      s.draft.clear();
+      s.head_depth = allotted[i];
+      if (allotted[i] > 0) {
+        s.head_retry.reset();
+      } else {
+        park(s, "mtp");
+        if (s.head_retry.due()) s.head_depth = 1;
+      }
+      continue;
+    }
+    if (allotted[i] == 0 && !s.draft.empty()) {
+      park(s, s.drafter->name());
       s.shadow.watch(s.evidence, s.draft);
     }
     s.draft.resize(static_cast<size_t>(allotted[i]));
@@ -49,7 +86,7 @@ void allot(std::span<Sequence* const> drafting, int decode_rows, int other_rows,
 void plan_step(std::span<const std::shared_ptr<Sequence>> running, const StepLimits& limits) {
   int prefill_left = std::max(1, limits.prefill_chunk);
   auto prefilling = std::count_if(running.begin(), running.end(), [](const auto& s) { return s->pending() > 1; });
-  int decode_rows = 0, prefill_rows = 0;
+  int decode_rows = 0, prefill_rows = 0, forced_rows = 0;
   std::vector<Sequence*> drafting;
   for (const auto& sequence : running) {
     Sequence& s = *sequence;
@@ -61,6 +98,8 @@ void plan_step(std::span<const std::shared_ptr<Sequence>> running, const StepLim
     const auto first = s.tokens.begin() + s.state->length();
     s.rows.assign(first, first + count);
     s.draft.clear();
+    s.source = DraftSource::none;
+    s.head_depth = 0;
     if (pending > 1) {
       prefill_left -= count;
       --prefilling;
@@ -68,13 +107,19 @@ void plan_step(std::span<const std::shared_ptr<Sequence>> running, const StepLim
       continue;
     }
     ++decode_rows;
-    propose(s, limits);
-    if (!s.draft.empty() && s.request.max_draft == 0) drafting.push_back(&s);
+    const int limit = draft_limit(s, limits);
+    propose(s, limit, limits.vocab);
+    if (s.request.max_draft > 0) {
+      force(s, limit);
+      forced_rows += static_cast<int>(s.draft.size()) + s.head_depth;
+    } else if (!s.draft.empty() || head_limit(s, limit) > 0) {
+      drafting.push_back(&s);
+    }
   }
-  int forced_rows = 0;
-  for (const auto& s : running)
-    if (s->request.max_draft > 0) forced_rows += static_cast<int>(s->draft.size());
   if (!drafting.empty()) allot(drafting, decode_rows, decode_rows + prefill_rows + forced_rows, limits);
+}
+
+void add_draft_rows(std::span<const std::shared_ptr<Sequence>> running) {
   for (const auto& s : running) s->rows.insert(s->rows.end(), s->draft.begin(), s->draft.end());
 }
 

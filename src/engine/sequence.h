@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "draft/drafter.h"
+#include "draft/mtp.h"
 #include "draft/policy.h"
 #include "engine/engine.h"
 #include "engine/sampler.h"
@@ -15,6 +16,12 @@
 namespace drafthorse {
 
 using Clock = std::chrono::steady_clock;
+
+// Who made the drafts of a step.
+enum class DraftSource { none, drafter, head };
+
+// A head at depths 1, 2, 3-4, …: what it is taken to be worth before it was tried on this request.
+inline constexpr Acceptance::Priors kHeadPriors = {0.7, 0.7, 0.7, 0.7, 0.7, 0.7};
 
 struct Sequence {
   Sequence(RequestId id_, EngineRequest request_, std::shared_ptr<TokenSink> sink_)
@@ -29,9 +36,12 @@ struct Sequence {
   std::vector<int32_t> tokens;
   std::unique_ptr<State> state;  // null while queued
   Sampler sampler;
-  std::unique_ptr<Drafter> drafter;  // null: drafting is off
-  Acceptance acceptance;
+  std::unique_ptr<Drafter> drafter;  // null: none
+  Acceptance acceptance;             // of the drafter
   Shadow shadow;
+  std::unique_ptr<MtpHistory> head;  // null: no drafting head
+  Acceptance head_acceptance{kHeadPriors};
+  Retry head_retry;
   RequestStats stats;
   Clock::time_point submitted = Clock::now(), admitted, first_token;
   int reserved = 0;           // positions that the state has memory for
@@ -40,6 +50,8 @@ struct Sequence {
   // Of the step being made.
   std::vector<int32_t> draft;  // what the drafter proposed, then what is verified
   int evidence = 0;
+  DraftSource source = DraftSource::none;
+  int head_depth = 0;         // tokens that the head is to draft
   std::vector<int32_t> rows;  // the tokens that the step runs
 
   int pending() const { return static_cast<int>(tokens.size()) - state->length(); }

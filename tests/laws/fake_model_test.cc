@@ -1,5 +1,6 @@
 #include "support/fake_model.h"
 #include "laws/laws.h"
+#include "support/fake_head.h"
 
 namespace drafthorse::test {
 namespace {
@@ -19,6 +20,17 @@ TEST(Laws, OneAnswerOfTheFakeModel) {
   subject.make = [](int, const std::string&) {
     return std::make_unique<FakeModel>(FakeOptions{.repetitiveness = 0.9});
   };
+  subject.prompts = random_prompts(40, 64);
+  subject.answer = 100;
+  expect_one_answer(subject, 0);
+}
+
+TEST(Laws, OneAnswerOfAModelWithRecurrentPartsAndAHead) {
+  Subject subject;
+  subject.make = [](int, const std::string&) {
+    return std::make_unique<FakeModel>(FakeOptions{.repetitiveness = 0.7, .recurrent = true});
+  };
+  subject.make_head = [](Model& model) { return std::make_shared<FakeHead>(static_cast<FakeModel&>(model), 0.7); };
   subject.prompts = random_prompts(40, 64);
   subject.answer = 100;
   expect_one_answer(subject, 0);

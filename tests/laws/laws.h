@@ -22,6 +22,7 @@ using ModelMaker = std::function<std::unique_ptr<Model>(int threads, const std::
 
 struct Subject {
   ModelMaker make;
+  std::function<std::shared_ptr<Model>(Model&)> make_head;  // the model's drafting head; empty: none
   std::vector<std::vector<int32_t>> prompts;
   int answer = 24;  // tokens
   std::vector<std::string> isas = {"auto"};
@@ -102,9 +103,11 @@ inline LawAnswers answers(const Subject& subject, const Way& way, const std::vec
   // Drafts look nearly free, so that the policy uses them; law 1 must hold for any costs.
   options.row_cost.assign(17, 1.0);
   for (int n = 2; n <= 16; ++n) options.row_cost[static_cast<size_t>(n)] = 1 + 0.02 * n;
+  options.head_cost = 0.02;
   auto model = subject.make(way.threads, way.isa);
   if (!model) return {};
   const int vocab = model->vocab();
+  if (subject.make_head && way.draft != "off") options.head = subject.make_head(*model);
   if (way.fuzz) {
     options.make_drafter = [&, vocab](const EngineRequest& r) {
       const auto found = std::find(subject.prompts.begin(), subject.prompts.end(), r.prompt) - subject.prompts.begin();
@@ -158,6 +161,14 @@ inline std::vector<Way> ways(const Subject& subject) {
   list.push_back(
       {.name = "beside 3 others, fuzzing", .prefill_chunk = 64, .together = 4, .draft = "auto", .fuzz = true});
   list.push_back({.name = "kept states", .draft = "auto", .kept_states = 4});
+  if (subject.make_head) {
+    for (int n : {1, 2, 3, 5, 8})
+      list.push_back({.name = "head, " + std::to_string(n), .threads = 1 + n % 3, .draft = "mtp", .max_draft = n});
+    list.push_back({.name = "head, policy", .prefill_chunk = 7, .draft = "mtp"});
+    list.push_back(
+        {.name = "head beside 3 others", .prefill_chunk = 16, .together = 4, .draft = "mtp", .max_draft = 4});
+    list.push_back({.name = "head and kept states", .draft = "auto", .kept_states = 4});
+  }
   for (const auto& isa : subject.isas)
     list.push_back({.name = "isa " + isa, .isa = isa, .prefill_chunk = 7, .draft = "auto", .max_draft = 4});
   return list;

@@ -28,6 +28,7 @@ struct FakeOptions {
   std::chrono::microseconds run_time{0};  // that of a run
   int nan_token = -1;                     // a history that ends with this token gives NaN
   int throw_token = -1;                   // a run that carries this token throws
+  bool recurrent = false;                 // states go back over tentative rows only, and a failed run empties them
 };
 
 class FakeModel;
@@ -37,13 +38,17 @@ class FakeState final : public State {
   explicit FakeState(FakeModel& model) : model_(model) {}
   ~FakeState() override;
   int length() const override { return static_cast<int>(tokens.size()); }
+  int earliest() const override { return std::max(1, earliest_length); }
   void truncate(int length) override {
     if (length < 0 || length > this->length()) throw std::logic_error("truncate beyond the state");
+    if (length > 0 && length < earliest_length) throw std::logic_error("truncate before what can be taken back");
+    if (length == 0) earliest_length = 0;
     tokens.resize(static_cast<size_t>(length));
   }
 
   std::vector<int32_t> tokens;
   int reserved = 0;
+  int earliest_length = 0;  // of a recurrent model
 
  private:
   FakeModel& model_;
@@ -55,12 +60,37 @@ inline uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+// A hidden vector says which history it belongs to: its hash in four pieces, and its last token.
+inline constexpr int kFakeHidden = 5;
+struct FakeHistory {
+  uint64_t hash = 1469598103934665603u;
+  int32_t last = 0, before_last = 0;
+
+  void append(int32_t token) {
+    hash = mix(hash ^ static_cast<uint64_t>(token + 1));
+    before_last = last;
+    last = token;
+  }
+  void write(std::vector<float>& out) const {
+    for (int piece = 0; piece < 4; ++piece) out.push_back(static_cast<float>(hash >> (16 * piece) & 0xFFFF));
+    out.push_back(static_cast<float>(last));
+  }
+  static FakeHistory read(std::span<const float> hidden) {
+    FakeHistory h;
+    h.hash = 0;
+    for (size_t piece = 0; piece < 4; ++piece) h.hash |= static_cast<uint64_t>(hidden[piece]) << (16 * piece);
+    h.last = static_cast<int32_t>(hidden[4]);
+    return h;
+  }
+};
+
 class FakeModel final : public Model {
  public:
   explicit FakeModel(FakeOptions options = {}) : options_(options) {}
 
   int vocab() const override { return options_.vocab; }
   int context() const override { return options_.context; }
+  int hidden() const override { return kFakeHidden; }
   std::string description() const override { return "fake"; }
   std::vector<MemoryPart> memory() const override { return {}; }
   std::unique_ptr<State> new_state() override {
@@ -98,27 +128,37 @@ class FakeModel final : public Model {
     }
     for (const auto& item : batch)
       if (std::count(item.tokens.begin(), item.tokens.end(), options_.throw_token)) {
-        static_cast<FakeState*>(batch[0].state)->tokens.push_back(0);  // a half done run
+        auto& touched = static_cast<FakeState&>(*batch[0].state);  // a half done run
+        touched.tokens.push_back(0);
+        if (options_.recurrent) touched.truncate(0);
         running_ = false;
         throw std::runtime_error("the fake model met its token");
       }
     logits_.clear();
+    hidden_.clear();
     for (const auto& item : batch) extend(item);
     running_ = false;
-    return {logits_, static_cast<int>(logits_.size()) / options_.vocab};
+    RunOutput out;
+    out.logits = logits_;
+    out.rows = static_cast<int>(logits_.size()) / options_.vocab;
+    out.hidden = hidden_;
+    return out;
   }
 
   // The logits after a history.
   void logits_of(std::span<const int32_t> history, std::span<float> out) const {
-    uint64_t whole = 1469598103934665603u;
-    for (int32_t token : history) whole = mix(whole ^ static_cast<uint64_t>(token + 1));
-    const uint64_t near = mix(static_cast<uint64_t>(history.back()) * 131 +
-                              (history.size() > 1 ? static_cast<uint64_t>(history[history.size() - 2]) : 7));
+    FakeHistory h;
+    for (int32_t token : history) h.append(token);
+    logits_of(h, out);
+  }
+
+  void logits_of(const FakeHistory& h, std::span<float> out) const {
+    const uint64_t near = mix(static_cast<uint64_t>(h.last) * 131 + static_cast<uint64_t>(h.before_last));
     const bool repeats = (mix(near ^ 99) % 1000) < options_.repetitiveness * 1000;
     for (size_t i = 0; i < out.size(); ++i)
-      out[i] = static_cast<float>(mix(whole ^ (i * 0x9E3779B97F4A7C15u)) % 4096) / 1024.0f;
+      out[i] = static_cast<float>(mix(h.hash ^ (i * 0x9E3779B97F4A7C15u)) % 4096) / 1024.0f;
     if (repeats) out[near % out.size()] += 6;
-    if (history.back() == options_.nan_token) out[0] = std::numeric_limits<float>::quiet_NaN();
+    if (h.last == options_.nan_token) out[0] = std::numeric_limits<float>::quiet_NaN();
   }
 
   std::atomic<int> runs{0}, widest_run{0}, live_states{0};
@@ -132,15 +172,24 @@ class FakeModel final : public Model {
       throw std::logic_error("a run beyond the context");
     if (state.length() + static_cast<int>(item.tokens.size()) > state.reserved)
       throw std::logic_error("a run beyond what was reserved");
+    if (item.tentative < 0 || item.tentative > std::min<int>(kMostTentative, static_cast<int>(item.tokens.size())))
+      throw std::logic_error("more tentative rows than rows, or than may be");
+    const int length = state.length() + static_cast<int>(item.tokens.size());
     for (size_t i = 0; i < item.tokens.size(); ++i) {
       if (item.tokens[i] < 0 || item.tokens[i] >= options_.vocab) throw std::logic_error("a token out of range");
       state.tokens.push_back(item.tokens[i]);
       const bool wanted =
           item.logits == LogitRows::all || (item.logits == LogitRows::last && i + 1 == item.tokens.size());
+      if (item.hidden != Hidden::none) {
+        FakeHistory h;
+        for (int32_t token : state.tokens) h.append(token);
+        h.write(hidden_);
+      }
       if (!wanted) continue;
       logits_.resize(logits_.size() + static_cast<size_t>(options_.vocab));
       logits_of(state.tokens, std::span(logits_).last(static_cast<size_t>(options_.vocab)));
     }
+    if (options_.recurrent) state.earliest_length = length - item.tentative;
   }
 
   static void spend(std::chrono::microseconds time) {
@@ -149,7 +198,7 @@ class FakeModel final : public Model {
 
   FakeOptions options_;
   int used_ = 0;
-  std::vector<float> logits_;
+  std::vector<float> logits_, hidden_;
   std::atomic<bool> running_{false};
 };
 
