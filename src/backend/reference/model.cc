@@ -2,41 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <stdexcept>
 
-#include "backend/reference/parts.h"
-#include "backend/scheme.h"
+#include "backend/reference/check_tensors.h"
+#include "backend/reference/moe.h"
+#include "backend/reference/state.h"
 #include "core/math.h"
 
 namespace drafthorse {
 namespace {
 
-using reference::Cache;
+using reference::ReferenceState;
 using reference::Row;
 using reference::RowsOf;
-
-class ReferenceState final : public State {
- public:
-  explicit ReferenceState(size_t layers) : caches(layers) {}
-  int length() const override { return length_; }
-  void truncate(int length) override {
-    if (length < 0 || length > length_) throw std::logic_error("truncate beyond the state's length");
-    set_length(length);
-  }
-  // Also drops rows that a cancelled run has left in some layers.
-  void set_length(int length) {
-    for (Cache& cache : caches) {
-      cache.keys.resize(std::min(cache.keys.size(), size_t(length)));
-      cache.values.resize(std::min(cache.values.size(), size_t(length)));
-    }
-    length_ = length;
-  }
-  std::vector<Cache> caches;
-
- private:
-  int length_ = 0;
-};
 
 class ReferenceModel final : public Model {
  public:
@@ -45,14 +23,15 @@ class ReferenceModel final : public Model {
 
   int vocab() const override { return network_.vocab; }
   int context() const override { return context_; }
+  int hidden() const override { return network_.hidden; }
   std::string description() const override {
     return mode_.quantised ? "reference, quantised activations" : "reference, fp32 activations";
   }
   // The weights stay in the mapped file; caches are counted where they are made, in no budget.
   std::vector<MemoryPart> memory() const override {
-    return {{"weights", 0}, {"kv", 0}, {"buffers", logits_.capacity() * sizeof(float)}};
+    return {{"weights", 0}, {"kv", 0}, {"buffers", (logits_.capacity() + hidden_.capacity()) * sizeof(float)}};
   }
-  std::unique_ptr<State> new_state() override { return std::make_unique<ReferenceState>(network_.blocks.size()); }
+  std::unique_ptr<State> new_state() override { return std::make_unique<ReferenceState>(network_); }
 
   Status reserve(State& state, int positions) override {
     if (positions >= 0 && positions <= context_ - state.length()) return {};
@@ -62,59 +41,98 @@ class ReferenceModel final : public Model {
   }
 
   RunOutput run(std::span<const BatchItem> batch, const std::function<bool()>& cancelled) override {
-    logits_.clear();
-    int rows = 0;
     for (const BatchItem& item : batch) check(item);
-    for (const BatchItem& item : batch) {
-      RowsOf x;
-      if (!blocks(item, x, cancelled)) {
-        for (const BatchItem& touched : batch) touched.state->truncate(touched.state->length());
-        logits_.clear();
-        RunOutput out;
-        out.stopped = true;
-        return out;
+    logits_.clear(), hidden_.clear();
+    int rows = 0;
+    try {
+      for (const BatchItem& item : batch) {
+        RowsOf x = inputs(item);
+        if (!blocks(item, x, cancelled)) {
+          abandon(batch);
+          RunOutput out;
+          out.stopped = true;
+          return out;
+        }
+        rows += outputs(item, std::move(x));
       }
-      if (item.logits == LogitRows::last) x.erase(x.begin(), x.end() - 1);
-      if (item.logits == LogitRows::none) continue;
-      rows += int(x.size());
-      head(x);
+    } catch (...) {
+      abandon(batch);
+      throw;
     }
-    for (const BatchItem& item : batch) {
-      static_cast<ReferenceState&>(*item.state).set_length(item.state->length() + int(item.tokens.size()));
-    }
-    return {logits_, rows};
+    for (const BatchItem& item : batch) state_of(item).extended(int(item.tokens.size()), item.tentative);
+    RunOutput out;
+    out.logits = logits_, out.rows = rows, out.hidden = hidden_;
+    return out;
+  }
+
+  Result<std::unique_ptr<Model>> load_companion(const Network& network) override {
+    if (Status status = reference::check_tensors(network); !status) return status.error();
+    return std::unique_ptr<Model>(new ReferenceModel(network, context_, mode_.quantised));
   }
 
  private:
+  static ReferenceState& state_of(const BatchItem& item) { return static_cast<ReferenceState&>(*item.state); }
+  static void abandon(std::span<const BatchItem> batch) {
+    for (const BatchItem& item : batch) state_of(item).abandon();
+  }
+
   void check(const BatchItem& item) const {
-    if (item.tokens.empty() || int64_t(item.tokens.size()) > context_ - item.state->length()) {
+    const size_t n = item.tokens.size();
+    if (n == 0 || int64_t(n) > context_ - item.state->length()) {
       throw std::logic_error("run: a sequence without tokens or past the context");
     }
     for (int32_t token : item.tokens) {
       if (token < 0 || token >= network_.vocab) throw std::logic_error("run: token id outside the vocabulary");
     }
+    if (item.tentative < 0 || item.tentative > kMostTentative || size_t(item.tentative) > n) {
+      throw std::logic_error("run: more tentative tokens than there are, or than may be");
+    }
+    if (item.joined.size() != (network_.joined_input ? n * size_t(network_.hidden) : 0)) {
+      throw std::logic_error("run: hidden vectors to join for another number of tokens");
+    }
   }
 
-  // x: the item's rows after the last block. False when cancelled.
-  bool blocks(const BatchItem& item, RowsOf& x, const std::function<bool()>& cancelled) const {
-    ReferenceState& state = static_cast<ReferenceState&>(*item.state);
-    for (int32_t token : item.tokens) {
-      Row& row = x.emplace_back(size_t(network_.hidden));
-      if (Status status = dequantise(network_.embedding, token, 1, row); !status) {
+  // The embeddings, and of a drafting head what it makes of them and of the hidden vectors: fc([norm(e), norm(h)]).
+  RowsOf inputs(const BatchItem& item) const {
+    const size_t hidden = size_t(network_.hidden);
+    RowsOf x;
+    for (size_t r = 0; r < item.tokens.size(); ++r) {
+      Row& row = x.emplace_back(hidden);
+      if (Status status = dequantise(network_.embedding, item.tokens[r], 1, row); !status) {
         throw std::logic_error(status.error().message);
       }
       if (network_.embedding_scale != 1.0f) {
         for (float& e : row) e *= network_.embedding_scale;
       }
+      if (!network_.joined_input) continue;
+      const JoinedInput& join = *network_.joined_input;
+      const std::span<const float> h = item.joined.subspan(r * hidden, hidden);
+      Row other(h.begin(), h.end());
+      reference::norm(join.embedding_norm, row);
+      reference::norm(join.hidden_norm, other);
+      if (!join.embedding_first) row.swap(other);
+      row.insert(row.end(), other.begin(), other.end());
     }
+    return network_.joined_input ? reference::linear(network_.joined_input->fc, x, mode_) : x;
+  }
+
+  // x: the item's rows, before and after the blocks. False when cancelled.
+  bool blocks(const BatchItem& item, RowsOf& x, const std::function<bool()>& cancelled) const {
+    ReferenceState& state = state_of(item);
     for (size_t b = 0; b < network_.blocks.size(); ++b) {
       if (cancelled && cancelled()) return false;
       const Block& block = network_.blocks[b];
       residual(x, block.before_mixer, block.after_mixer, [&](const RowsOf& h) {
-        return reference::attention(std::get<Attention>(block.mixer), h, state.length(), state.caches[b], mode_);
+        if (const auto* attention = std::get_if<Attention>(&block.mixer)) {
+          return reference::attention(*attention, h, state.length(), state.layers[b].cache, mode_);
+        }
+        state.touch();
+        return reference::delta_net(std::get<DeltaNet>(block.mixer), h, item.tentative, state.layers[b].history, mode_);
       });
-      residual(x, block.before_ffn, block.after_ffn,
-               [&](const RowsOf& h) { return reference::mlp(std::get<Mlp>(block.ffn), h, mode_); });
+      residual(x, block.before_ffn, block.after_ffn, [&](const RowsOf& h) {
+        if (const auto* mlp = std::get_if<Mlp>(&block.ffn)) return reference::mlp(*mlp, h, mode_);
+        return reference::moe(std::get<Moe>(block.ffn), h, mode_);
+      });
     }
     return true;
   }
@@ -131,47 +149,34 @@ class ReferenceModel final : public Model {
     }
   }
 
-  void head(RowsOf& x) {
+  // Appends the asked logits and hidden vectors of x, the rows after the last block; the number of rows of logits.
+  int outputs(const BatchItem& item, RowsOf x) {
+    if (item.hidden == Hidden::before_norm) keep_hidden(x);
     for (Row& row : x) reference::norm(network_.final_norm, row);
+    if (item.hidden == Hidden::after_norm) keep_hidden(x);
+    if (item.logits == LogitRows::none) return 0;
+    if (item.logits == LogitRows::last) x.erase(x.begin(), x.end() - 1);
     for (Row& row : reference::linear(network_.head, x, mode_)) {
       const float cap = network_.logit_softcap;
       for (float logit : row) logits_.push_back(cap > 0 ? cap * tanh_fixed(logit / cap) : logit);
     }
+    return int(x.size());
+  }
+
+  void keep_hidden(const RowsOf& x) {
+    for (const Row& row : x) hidden_.insert(hidden_.end(), row.begin(), row.end());
   }
 
   Network network_;
   int context_;
   reference::Mode mode_;
-  std::vector<float> logits_;
+  std::vector<float> logits_, hidden_;
 };
-
-// Every tensor that run will read can be read.
-Status check_tensors(const Network& network) {
-  auto readable = [](const TensorView& tensor) -> Status {
-    if (tensor.rows() < 1) return Error{ErrorKind::corrupt, tensor.name + ": an empty tensor", ""};
-    std::vector<float> row(size_t(tensor.columns()));
-    return dequantise(tensor, 0, 1, row);
-  };
-  auto check = [&](const Linear& linear) -> Status {
-    if (Result<Scheme> scheme = scheme_of(linear.weight); !scheme) return scheme.error();
-    return linear.bias ? readable(*linear.bias) : Status{};
-  };
-  if (Status status = readable(network.embedding); !status) return status;
-  if (Status status = check(network.head); !status) return status;
-  for (size_t b = 0; b < network.blocks.size(); ++b) {
-    const Attention& a = std::get<Attention>(network.blocks[b].mixer);
-    const Mlp& m = std::get<Mlp>(network.blocks[b].ffn);
-    for (const Linear* linear : {&a.q, &a.k, &a.v, &a.o, &m.gate, &m.up, &m.down}) {
-      if (Status status = check(*linear); !status) return status.error().with_context(fmt::format("block {}", b));
-    }
-  }
-  return {};
-}
 
 }  // namespace
 
 Result<std::unique_ptr<Model>> load_reference(const Network& network, const BackendOptions& options) {
-  if (Status status = check_tensors(network); !status) return status.error();
+  if (Status status = reference::check_tensors(network); !status) return status.error();
   const int own = network.context_length;
   if (options.context < 0 || (own > 0 && options.context > own) || (own <= 0 && options.context == 0)) {
     return Error{

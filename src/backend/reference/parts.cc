@@ -15,14 +15,6 @@ namespace {
 // Positions of a segment of the softmax (backend/cpu/attention.h gives the order of all sums).
 constexpr int kSegmentPositions = 256;
 
-Row read_vector(const TensorView& tensor) {
-  Row values(size_t(tensor.elements()));
-  if (Status status = dequantise(tensor, 0, tensor.rows(), values); !status) {
-    throw std::logic_error(status.error().message);  // load_reference has read every tensor
-  }
-  return values;
-}
-
 struct Softmax {
   float max = 0, sum = 0;
   Row out;
@@ -93,6 +85,14 @@ void round_to_half(Row& row) {
 
 }  // namespace
 
+Row read_vector(const TensorView& tensor) {
+  Row values(size_t(tensor.elements()));
+  if (Status status = dequantise(tensor, 0, tensor.rows(), values); !status) {
+    throw std::logic_error(status.error().message);  // load_reference has read every tensor
+  }
+  return values;
+}
+
 RowsOf linear(const Linear& layer, const RowsOf& x, Mode mode) {
   const size_t in = size_t(layer.in_features()), out = size_t(layer.out_features());
   Row inputs(x.size() * in), outputs(x.size() * out);
@@ -136,11 +136,12 @@ void rope(const Rope& rope, int position, std::span<float> head) {
 RowsOf attention(const Attention& part, const RowsOf& x, int first, Cache& cache, Mode mode) {
   const size_t d = size_t(part.head_dim);
   const int group = part.heads / part.kv_heads;
+  const size_t stride = part.gated ? 2 * d : d;  // of q's heads: the query, then its gate
   RowsOf q = linear(part.q, x, mode), k = linear(part.k, x, mode), v = linear(part.v, x, mode);
   for (size_t r = 0; r < x.size(); ++r) {
     const int position = first + int(r);
     for (int h = 0; h < part.heads; ++h) {
-      const std::span<float> head(&q[r][h * d], d);
+      const std::span<float> head(&q[r][h * stride], d);
       if (part.q_norm) norm(*part.q_norm, head);
       rope(part.rope, position, head);
       for (float& e : head) e *= part.scale;
@@ -157,7 +158,10 @@ RowsOf attention(const Attention& part, const RowsOf& x, int first, Cache& cache
   RowsOf mixed(x.size());
   for (size_t r = 0; r < x.size(); ++r) {
     for (int h = 0; h < part.heads; ++h) {
-      const Row out = attend(part, std::span(&q[r][h * d], d), cache, (h / group) * d, first + int(r));
+      Row out = attend(part, std::span(&q[r][h * stride], d), cache, (h / group) * d, first + int(r));
+      if (part.gated) {
+        for (size_t i = 0; i < d; ++i) out[i] *= sigmoid_fixed(q[r][h * stride + d + i]);
+      }
       mixed[r].insert(mixed[r].end(), out.begin(), out.end());
     }
   }

@@ -21,6 +21,8 @@ struct Cache {
   RowsOf keys, values;
 };
 
+// All elements, as fp32.
+Row read_vector(const TensorView& tensor);
 // W x + b for each row.
 RowsOf linear(const Linear& layer, const RowsOf& x, Mode mode);
 // x / sqrt(mean(x^2) + eps) * (weight + offset), over x[0, n).
