@@ -14,7 +14,7 @@ it into tests/data/hybrid_goldens. Each model NAME is a folder in it:
     NAME/logits.bin                             float32 little-endian, [prompt][position][vocab], of the positions p with
                                                 (p + 1) % every == 0
 
-"greedy" continues the first n tokens of the first prompt. tools/numpy_mtp.py adds the head's logits.
+"greedy" continues the first n tokens of the first prompt. tools/numpy_hybrid.py adds the head's logits.
 
 The models: DeltaNets with 1, 2 and 3 value heads a key head; tied and untied; flat and nested config; mixtures with a
 shared expert; and the relatives qwen3_moe and qwen3_next. All weights are bf16 values, which keeps the files small; the
@@ -141,7 +141,9 @@ def greedy(model, prompt):
 
 def save(model, folder, head):
     """Saves the model with its head; "nested" ones in the layout of the multimodal checkpoints."""
-    model.to(torch.float32 if folder.name == "dense_fp32" else torch.bfloat16).save_pretrained(folder)
+    model.to(torch.float32 if folder.name == "dense_fp32" else torch.bfloat16)
+    # Qwen3.5's own files have all experts of a layer in one tensor, as the model here; the relatives' one tensor each.
+    model.save_pretrained(folder, save_original_format=folder.name.startswith("qwen3_"))
     file = folder / "model.safetensors"
     tensors = load_file(file)
     dtype = tensors["model.norm.weight"].dtype
