@@ -105,6 +105,22 @@ std::optional<double> cgroup_quota(const fs::path& root) {
 
 }  // namespace
 
+// /proc/cpuinfo gives a name on x86 and numbers of implementer and part on Arm, for each logical CPU.
+std::string cpu_name(const fs::path& root) {
+  std::ifstream file(root / "proc/cpuinfo");
+  std::string arm;
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const std::string key = line.substr(0, line.substr(0, colon).find_last_not_of(" \t") + 1);
+    const std::string value = line.substr(std::min(line.find_first_not_of(" \t", colon + 1), line.size()));
+    if (key == "model name" && !value.empty()) return value;
+    if (key == "CPU implementer" || key == "CPU part") arm += (arm.empty() ? "" : " ") + value;
+    if (key == "CPU part") return arm;
+  }
+  return arm.empty() ? "unknown" : arm;
+}
+
 int CpuLimits::workers() const {
   int workers = cores;
   if (quota) workers = std::min(workers, static_cast<int>(std::max(1.0, *quota)));

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace drafthorse {
@@ -14,6 +15,9 @@ struct CpuLimits {
   // min(cores, quota rounded down), at least 1.
   int workers() const;
 };
+
+// What the processor calls itself, for caches of measurements; "unknown" when the system does not say.
+std::string cpu_name(const std::filesystem::path& root = "/");
 
 // Reads affinity from the kernel and files under `root` (tests give a folder; "/" is the machine).
 CpuLimits read_cpu_limits(const std::filesystem::path& root = "/");

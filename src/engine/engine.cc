@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "core/topology.h"
 #include "engine/head_cost.h"
 #include "engine/kept_states.h"
 #include "engine/live_costs.h"
@@ -65,12 +66,8 @@ struct Engine::Impl {
     options.max_running = std::max(1, options.max_running);
     row_cost = options.row_cost;
     if (row_cost.size() != kMeasuredRows + 1) {
-      const std::string key = options.policy_key + " | " + model->description();
-      row_cost = read_row_costs(options.policy_cache, key);
-      if (row_cost.empty()) {
-        row_cost = measure_row_costs(*model);
-        write_row_costs(options.policy_cache, key, row_cost);
-      }
+      const std::string key = options.policy_key + " | " + model->description() + " | " + cpu_name();
+      row_cost = row_costs_for(*model, options.policy_cache, key);
     }
     live_costs = LiveCosts(row_cost);
     if (options.head) head_cost = options.head_cost >= 0 ? options.head_cost : measure_head_cost(*model, *options.head);
@@ -168,7 +165,10 @@ struct Engine::Impl {
       if (!reserved) {
         s->state.reset();
         s->head.reset();
-        if (reserved.error().kind == ErrorKind::out_of_memory && !running.empty()) return;  // waits for the others
+        if (reserved.error().kind == ErrorKind::out_of_memory && !running.empty()) {
+          memory_short = true;  // waits for one of the others to end
+          return;
+        }
       }
       {
         std::lock_guard lock(mutex);

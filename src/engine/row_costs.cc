@@ -17,6 +17,10 @@ namespace {
 constexpr int kPrefix = 8;              // positions before the measured rows
 constexpr size_t kKeptKeys = 64;        // of one cache file
 constexpr double kSlowStep = 0.15;      // seconds of a 1-row step from which on fewer sizes are measured
+constexpr int kProbedRows = 8;          // of the probe that holds kept costs against this moment
+constexpr double kProbingTime = 0.15;   // seconds after which the probe ends
+constexpr double kDisagreement = 1.3;   // factor between kept and probed costs from which on they are not trusted
+constexpr double kSlowerNow = 1.3;      // a probe slower than this says that the machine is busy now
 constexpr double kMeasuringTime = 0.6;  // seconds after which no further round begins
 
 double seconds_of_run(Model& model, State& state, std::span<const int32_t> tokens) {
@@ -29,10 +33,33 @@ double seconds_of_run(Model& model, State& state, std::span<const int32_t> token
   return spent.count();
 }
 
-std::vector<double> linear_costs() {
-  std::vector<double> cost(kMeasuredRows + 1);
-  for (int n = 0; n <= kMeasuredRows; ++n) cost[static_cast<size_t>(n)] = n;
-  return cost;
+RowCosts linear_costs() {
+  RowCosts costs{0, std::vector<double>(kMeasuredRows + 1)};
+  for (int n = 0; n <= kMeasuredRows; ++n) costs.cost[static_cast<size_t>(n)] = n;
+  return costs;
+}
+
+// A scratch sequence with a few positions before the rows that are timed.
+struct Bench {
+  std::unique_ptr<State> state;
+  std::vector<int32_t> tokens;
+  int most = 0;  // rows that it can run; below 2: it cannot
+  std::span<const int32_t> rows(int n) const { return std::span(tokens).subspan(kPrefix, static_cast<size_t>(n)); }
+};
+
+Bench make_bench(Model& model) {
+  Bench bench{model.new_state(), std::vector<int32_t>(kPrefix + kMeasuredRows),
+              std::min(kMeasuredRows, model.context() - kPrefix)};
+  if (bench.most < 2 || !model.reserve(*bench.state, kPrefix + bench.most)) {
+    bench.most = 0;
+    return bench;
+  }
+  for (size_t i = 0; i < bench.tokens.size(); ++i)
+    bench.tokens[i] = static_cast<int32_t>((i * 7919 + 13) % static_cast<size_t>(model.vocab()));
+  const BatchItem prefix{bench.state.get(), std::span(bench.tokens).first(kPrefix), LogitRows::none};
+  model.run({&prefix, 1});
+  seconds_of_run(model, *bench.state, bench.rows(1));  // the first run pays for pages and caches
+  return bench;
 }
 
 // Fills sizes that were not measured (0) by straight lines; beyond the last, its slope.
@@ -67,62 +94,92 @@ std::vector<std::string> read_lines(const std::string& file) {
 
 }  // namespace
 
-std::vector<double> measure_row_costs(Model& model) {
-  const int most = std::min(kMeasuredRows, model.context() - kPrefix);
-  const auto state = model.new_state();
-  if (most < 2 || !model.reserve(*state, kPrefix + most)) return linear_costs();
-  std::vector<int32_t> tokens(kPrefix + kMeasuredRows);
-  for (size_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = static_cast<int32_t>((i * 7919 + 13) % static_cast<size_t>(model.vocab()));
-  const BatchItem prefix{state.get(), std::span(tokens).first(kPrefix), LogitRows::none};
-  model.run({&prefix, 1});
-
-  const std::span rows = std::span(tokens).subspan(kPrefix);
-  seconds_of_run(model, *state, rows.first(1));  // the first run pays for pages and caches
-  const bool slow = seconds_of_run(model, *state, rows.first(1)) > kSlowStep;
+RowCosts measure_row_costs(Model& model) {
+  const Bench bench = make_bench(model);
+  if (bench.most < 2) return linear_costs();
+  const bool slow = seconds_of_run(model, *bench.state, bench.rows(1)) > kSlowStep;
   const std::vector<int> sizes =
       slow ? std::vector{1, 2, 4, 8, 16} : std::vector{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16};
-  std::vector<double> cost(kMeasuredRows + 1, 0);
+  RowCosts costs{0, std::vector<double>(kMeasuredRows + 1, 0)};
   // Rounds over all sizes, not all runs of one size at once: a disturbance then hits one run of each.
   const auto start = std::chrono::steady_clock::now();
   for (int round = 0; round < 4; ++round) {
     const std::chrono::duration<double> spent_so_far = std::chrono::steady_clock::now() - start;
     if (round > 0 && spent_so_far.count() > kMeasuringTime) break;
     for (int n : sizes) {
-      if (n > most) continue;
-      const double spent = seconds_of_run(model, *state, rows.first(static_cast<size_t>(n)));
-      double& best = cost[static_cast<size_t>(n)];
+      if (n > bench.most) continue;
+      const double spent = seconds_of_run(model, *bench.state, bench.rows(n));
+      double& best = costs.cost[static_cast<size_t>(n)];
       best = best == 0 ? spent : std::min(best, spent);
     }
   }
-  const double one = std::max(cost[1], 1e-9);
-  for (double& c : cost) c /= one;
-  interpolate(cost);
-  return cost;
+  costs.one = std::max(costs.cost[1], 1e-9);
+  for (double& c : costs.cost) c /= costs.one;
+  interpolate(costs.cost);
+  return costs;
 }
 
-std::vector<double> read_row_costs(const std::string& file, const std::string& key) {
+RowProbe probe_row_costs(Model& model) {
+  const Bench bench = make_bench(model);
+  if (bench.most < kProbedRows) return {};
+  RowProbe probe;
+  double eight = 0;
+  const auto start = std::chrono::steady_clock::now();
+  for (int round = 0; round < 3; ++round) {
+    const double one = seconds_of_run(model, *bench.state, bench.rows(1));
+    const double more = seconds_of_run(model, *bench.state, bench.rows(kProbedRows));
+    probe.one = round == 0 ? one : std::min(probe.one, one);
+    eight = round == 0 ? more : std::min(eight, more);
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    if (spent.count() > kProbingTime) break;
+  }
+  probe.one = std::max(probe.one, 1e-9);
+  probe.eight = eight / probe.one;
+  return probe;
+}
+
+KeptCosts judge_kept_costs(const RowCosts& kept, const RowProbe& now) {
+  if (!kept) return KeptCosts::measure_and_replace;
+  if (now.eight == 0) return KeptCosts::use;
+  const double off = now.eight / kept.cost[kProbedRows];
+  if (off < kDisagreement && off > 1 / kDisagreement) return KeptCosts::use;
+  return now.one > kSlowerNow * kept.one ? KeptCosts::measure : KeptCosts::measure_and_replace;
+}
+
+std::vector<double> row_costs_for(Model& model, const std::string& file, const std::string& key) {
+  const RowCosts kept = read_row_costs(file, key);
+  const KeptCosts verdict = judge_kept_costs(kept, kept ? probe_row_costs(model) : RowProbe{});
+  if (verdict == KeptCosts::use) return kept.cost;
+  const RowCosts measured = measure_row_costs(model);
+  if (verdict == KeptCosts::measure_and_replace) (void)write_row_costs(file, key, measured);
+  return measured.cost;
+}
+
+RowCosts read_row_costs(const std::string& file, const std::string& key) {
   if (file.empty()) return {};
   const std::string prefix = one_line(key) + "\t";
   for (const auto& line : read_lines(file)) {
     if (!line.starts_with(prefix)) continue;
     std::istringstream in(line.substr(prefix.size()));
-    std::vector<double> cost{0};
-    for (double c; in >> c;) cost.push_back(c);
-    const bool sound = cost.size() == kMeasuredRows + 1 &&
+    RowCosts costs{0, {0}};
+    in >> costs.one;
+    for (double c; in >> c;) costs.cost.push_back(c);
+    const auto& cost = costs.cost;
+    const bool sound = costs.one >= 0 && costs.one < 1e6 && cost.size() == kMeasuredRows + 1 &&
+                       std::is_sorted(cost.begin(), cost.end()) &&
                        std::all_of(cost.begin() + 1, cost.end(), [](double c) { return c >= 1 && c <= 1000; });
-    return sound ? cost : std::vector<double>{};
+    return sound ? costs : RowCosts{};
   }
   return {};
 }
 
-bool write_row_costs(const std::string& file, const std::string& key, const std::vector<double>& cost) {
+bool write_row_costs(const std::string& file, const std::string& key, const RowCosts& costs) {
   if (file.empty()) return false;
   const std::string prefix = one_line(key) + "\t";
   auto lines = read_lines(file);
   std::erase_if(lines, [&](const std::string& line) { return line.starts_with(prefix); });
-  std::string line = prefix;
-  for (size_t n = 1; n < cost.size(); ++n) line += fmt::format("{}{:.4f}", n > 1 ? " " : "", cost[n]);
+  std::string line = prefix + fmt::format("{:.6g}", costs.one);
+  for (size_t n = 1; n < costs.cost.size(); ++n) line += fmt::format(" {:.4f}", costs.cost[n]);
   lines.push_back(line);
   if (lines.size() > kKeptKeys) lines.erase(lines.begin(), lines.end() - kKeptKeys);
 

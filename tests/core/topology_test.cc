@@ -22,6 +22,7 @@ class Machine {
     std::ofstream(root_ / path) << text;
   }
   CpuLimits limits() const { return read_cpu_limits(root_); }
+  std::string name() const { return cpu_name(root_); }
 
  private:
   fs::path root_;
@@ -33,6 +34,17 @@ TEST(Topology, WithoutFilesCountsTheAffinityMask) {
   EXPECT_EQ(limits.cores, static_cast<int>(limits.cpus.size()));
   EXPECT_FALSE(limits.quota.has_value());
   EXPECT_EQ(limits.workers(), limits.cores);
+}
+
+TEST(Topology, TheProcessorHasAName) {
+  Machine machine;
+  EXPECT_EQ(machine.name(), "unknown");
+  machine.write("proc/cpuinfo",
+                ": x\nprocessor\t: 0\nBogoMIPS\t: 50\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n\n"
+                "processor\t: 1\nCPU implementer\t: 0x41\n");
+  EXPECT_EQ(machine.name(), "0x41 0xd0c");
+  machine.write("proc/cpuinfo", "processor\t: 0\nmodel\t\t: 1\nmodel name\t: A Chip 7B13 @ 2 GHz\nflags\t:\n");
+  EXPECT_EQ(machine.name(), "A Chip 7B13 @ 2 GHz");
 }
 
 TEST(Topology, SiblingsCountOnce) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/topology.h"
 #include "engine/engine.h"
 #include "engine/live_costs.h"
 #include "support/fake_model.h"
@@ -22,12 +23,16 @@ std::vector<double> sloped(double slope) {
   return cost;
 }
 
+RowCosts costs_of(double slope, double one = 0.01) { return {one, sloped(slope)}; }
+
 TEST(RowCosts, MeasuresWhatRowsCost) {
   FakeOptions fake;
   fake.run_time = std::chrono::milliseconds(4);
   fake.row_time = std::chrono::milliseconds(1);
   FakeModel model(fake);
-  const auto cost = measure_row_costs(model);
+  const RowCosts costs = measure_row_costs(model);
+  const auto& cost = costs.cost;
+  EXPECT_GE(costs.one, 0.005);
   ASSERT_EQ(cost.size(), 17u);
   EXPECT_EQ(cost[1], 1);
   for (size_t n = 2; n <= 16; ++n) EXPECT_GE(cost[n], cost[n - 1]);
@@ -39,26 +44,26 @@ TEST(RowCosts, WithoutRoomDraftingNeverPays) {
   FakeOptions fake;
   fake.pool = 4;
   FakeModel model(fake);
-  EXPECT_EQ(measure_row_costs(model)[16], 16);
+  EXPECT_EQ(measure_row_costs(model).cost[16], 16);
   fake.pool = 1000;
   fake.context = 9;
   FakeModel narrow(fake);
-  EXPECT_EQ(measure_row_costs(narrow)[16], 16);
+  EXPECT_EQ(measure_row_costs(narrow).cost[16], 16);
 }
 
 TEST(RowCosts, TheFileKeepsThemByKey) {
   const TempFolder folder;
   const std::string file = folder / "a/costs";
-  EXPECT_TRUE(read_row_costs(file, "m").empty());
-  EXPECT_TRUE(write_row_costs(file, "m\n1", sloped(0.1)));
-  EXPECT_TRUE(write_row_costs(file, "n", sloped(0.2)));
-  EXPECT_TRUE(write_row_costs(file, "m\n1", sloped(0.3)));
-  EXPECT_NEAR(read_row_costs(file, "m\n1")[2], 1.3, 1e-3);
-  EXPECT_NEAR(read_row_costs(file, "n")[2], 1.2, 1e-3);
-  EXPECT_TRUE(read_row_costs(file, "other").empty());
-  for (int i = 0; i < 200; ++i) EXPECT_TRUE(write_row_costs(file, std::to_string(i), sloped(0.1)));
-  EXPECT_TRUE(read_row_costs(file, "5").empty());  // the file stays small
-  EXPECT_FALSE(read_row_costs(file, "199").empty());
+  EXPECT_FALSE(read_row_costs(file, "m"));
+  EXPECT_TRUE(write_row_costs(file, "m\n1", costs_of(0.1)));
+  EXPECT_TRUE(write_row_costs(file, "n", costs_of(0.2)));
+  EXPECT_TRUE(write_row_costs(file, "m\n1", costs_of(0.3)));
+  EXPECT_NEAR(read_row_costs(file, "m\n1").cost[2], 1.3, 1e-3);
+  EXPECT_NEAR(read_row_costs(file, "n").cost[2], 1.2, 1e-3);
+  EXPECT_FALSE(read_row_costs(file, "other"));
+  for (int i = 0; i < 200; ++i) EXPECT_TRUE(write_row_costs(file, std::to_string(i), costs_of(0.1)));
+  EXPECT_FALSE(read_row_costs(file, "5"));  // the file stays small
+  EXPECT_TRUE(read_row_costs(file, "199"));
 }
 
 TEST(RowCosts, ADamagedFileIsMeasuredAnew) {
@@ -66,23 +71,53 @@ TEST(RowCosts, ADamagedFileIsMeasuredAnew) {
   for (const char* text :
        {"m\t1 2", "m\t1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 nan", "\x01\x02", "m\t0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"}) {
     std::ofstream(folder / "costs") << text << '\n';
-    EXPECT_TRUE(read_row_costs(folder / "costs", "m").empty());
+    EXPECT_FALSE(read_row_costs(folder / "costs", "m"));
   }
-  EXPECT_FALSE(write_row_costs("/proc/nowhere/costs", "m", sloped(0.1)));
+  EXPECT_FALSE(write_row_costs("/proc/nowhere/costs", "m", costs_of(0.1)));
 }
 
-TEST(RowCosts, TheEngineMeasuresOnceAndReadsLater) {
+TEST(RowCosts, TheFileHoldsSecondsAndNeverFalls) {
   const TempFolder folder;
+  const std::string file = folder / "costs";
+  EXPECT_TRUE(write_row_costs(file, "m", costs_of(0.1, 0.0123)));
+  EXPECT_NEAR(read_row_costs(file, "m").one, 0.0123, 1e-6);
+  RowCosts falling = costs_of(0.1);
+  falling.cost[5] = 1;
+  EXPECT_TRUE(write_row_costs(file, "m", falling));
+  EXPECT_FALSE(read_row_costs(file, "m"));
+}
+
+TEST(RowCosts, KeptOnesAreHeldAgainstAProbe) {
+  const RowCosts kept = costs_of(0.1, 0.01);  // 8 rows: 1.7
+  EXPECT_EQ(judge_kept_costs(kept, {0.010, 1.7}), KeptCosts::use);
+  EXPECT_EQ(judge_kept_costs(kept, {0.050, 2.0}), KeptCosts::use);
+  EXPECT_EQ(judge_kept_costs(kept, {0.010, 3.0}), KeptCosts::measure_and_replace);  // they were wrong
+  EXPECT_EQ(judge_kept_costs(kept, {0.005, 1.2}), KeptCosts::measure_and_replace);  // measured on a busy machine
+  EXPECT_EQ(judge_kept_costs(kept, {0.020, 3.0}), KeptCosts::measure);              // it is busy now
+  EXPECT_EQ(judge_kept_costs(kept, {}), KeptCosts::use);                            // nothing to hold them against
+  EXPECT_EQ(judge_kept_costs({}, {}), KeptCosts::measure_and_replace);
+}
+
+TEST(RowCosts, TheEngineUsesWhatItKeptUnlessItIsWrong) {
+  const TempFolder folder;
+  FakeOptions fake;
+  fake.run_time = std::chrono::milliseconds(4);
+  fake.row_time = std::chrono::milliseconds(1);  // 8 rows: 12 / 5 = 2.4
   EngineOptions options;
   options.policy_cache = folder / "costs";
   options.policy_key = "weights";
-  {
-    Engine engine(std::make_unique<FakeModel>(), options);
-    EXPECT_EQ(engine.row_cost().size(), 17u);
-  }
-  write_row_costs(options.policy_cache, "weights | fake", sloped(0.37));
-  Engine engine(std::make_unique<FakeModel>(), options);
-  EXPECT_NEAR(engine.row_cost()[2], 1.37, 1e-3);
+  const auto start = [&] { return Engine(std::make_unique<FakeModel>(fake), options).row_cost(); };
+  EXPECT_NEAR(start()[8], 2.4, 0.4);
+  const std::string key = "weights | fake | " + cpu_name();
+  ASSERT_TRUE(read_row_costs(options.policy_cache, key));
+  write_row_costs(options.policy_cache, key, costs_of(1.41 / 7, 0.005));
+  EXPECT_NEAR(start()[8], 2.41, 1e-3);  // close enough: kept
+  write_row_costs(options.policy_cache, key, costs_of(1, 0.005));
+  EXPECT_NEAR(start()[8], 2.4, 0.4);  // 8 was far off
+  EXPECT_NEAR(read_row_costs(options.policy_cache, key).cost[8], 2.4, 0.4);
+  write_row_costs(options.policy_cache, key, costs_of(1, 0.0001));
+  EXPECT_NEAR(start()[8], 2.4, 0.4);  // far off and slower than then: measured, but the file is left alone
+  EXPECT_NEAR(read_row_costs(options.policy_cache, key).cost[8], 8, 1e-3);
 }
 
 TEST(LiveCosts, FollowWhatStepsTake) {
