@@ -43,6 +43,16 @@ int ConfigReader::size(std::string_view key, int fallback) {
   return static_cast<int>(number);
 }
 
+std::optional<int64_t> ConfigReader::integer(std::string_view key) {
+  const boost::json::value* found = read(key);
+  if (!found) return std::nullopt;
+  boost::system::error_code error;
+  const auto number = found->to_number<int64_t>(error);
+  if (!error) return number;
+  fail(ErrorKind::corrupt, key, "expected an integer");
+  return std::nullopt;
+}
+
 std::optional<double> ConfigReader::number(std::string_view key) {
   const boost::json::value* found = read(key);
   if (!found) return std::nullopt;
@@ -86,6 +96,23 @@ std::optional<std::vector<std::string>> ConfigReader::texts(std::string_view key
     return std::nullopt;
   }
   return result;
+}
+
+std::optional<std::vector<int64_t>> ConfigReader::integers(std::string_view key) {
+  const boost::json::value* found = read(key);
+  if (!found) return std::nullopt;
+  std::vector<int64_t> result;
+  boost::system::error_code error;
+  if (found->is_array()) {
+    for (const boost::json::value& item : found->get_array()) {
+      const auto number = item.to_number<int64_t>(error);
+      if (error) break;
+      result.push_back(number);
+    }
+  }
+  if (found->is_array() && !error) return result;
+  fail(ErrorKind::corrupt, key, "expected an array of integers");
+  return std::nullopt;
 }
 
 const boost::json::object* ConfigReader::object(std::string_view key) {

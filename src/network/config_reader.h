@@ -24,13 +24,15 @@ class ConfigReader {
 
   bool has(std::string_view key) const { return value(key) != nullptr; }
 
-  int required_size(std::string_view key);             // an integer in 1..2^31-1
-  int size(std::string_view key, int fallback);        // the same, or absent
+  int required_size(std::string_view key);       // an integer in 1..2^31-1
+  int size(std::string_view key, int fallback);  // the same, or absent
+  std::optional<int64_t> integer(std::string_view key);
   std::optional<double> number(std::string_view key);  // finite
   double number(std::string_view key, double fallback) { return number(key).value_or(fallback); }
   bool boolean(std::string_view key, bool fallback);
   std::optional<std::string> text(std::string_view key);
   std::optional<std::vector<std::string>> texts(std::string_view key);
+  std::optional<std::vector<int64_t>> integers(std::string_view key);
   const boost::json::object* object(std::string_view key);
 
   // Reads a key that has one value the engine implements: anything else is unsupported.

@@ -95,7 +95,10 @@ class Builder {
     network.final_norm = norm(std::string(names_.final_norm), config_.hidden);
     read_head(network);
     if (!source_.ok()) return source_.status().error();
-    if (Status status = source_.check_all_taken(names_.ignored_suffix); !status) return status.error();
+    const auto ignored = [&](std::string_view name) {
+      return !names_.ignored_suffix.empty() && name.ends_with(names_.ignored_suffix);
+    };
+    if (Status status = source_.check_all_taken(ignored); !status) return status.error();
     return network;
   }
 

@@ -1,105 +1,11 @@
-#include <algorithm>
 #include <cmath>
-#include <limits>
-#include <set>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "network/dense_config.h"
-#include "weights/gguf.h"
 
 namespace drafthorse {
 namespace {
-
-// Reads keys "{architecture}.KEY"; keeps the first error and knows which keys were read, as ConfigReader does.
-class GgufReader {
- public:
-  GgufReader(const Checkpoint& checkpoint, std::string architecture)
-      : checkpoint_(checkpoint), prefix_(std::move(architecture) + ".") {}
-
-  const GgufValue* value(std::string_view key) {
-    const std::string full = prefix_ + std::string(key);
-    read_.insert(full);
-    const auto found = checkpoint_.metadata().find(full);
-    return found == checkpoint_.metadata().end() ? nullptr : &found->second;
-  }
-
-  // A size from 0 to 2^31-1: an integer, or an array with the same value for every layer.
-  std::optional<int> size(std::string_view key) {
-    const GgufValue* found = value(key);
-    if (!found) return std::nullopt;
-    const int64_t* number = std::get_if<int64_t>(found);
-    if (const auto* list = std::get_if<std::vector<int64_t>>(found); list && !list->empty()) {
-      number = &list->front();
-      if (std::any_of(list->begin(), list->end(), [&](int64_t n) { return n != *number; })) {
-        fail(ErrorKind::unsupported, key, "layers with different sizes are not supported in this family");
-        return std::nullopt;
-      }
-    }
-    if (!number || *number < 0 || *number > std::numeric_limits<int>::max()) {
-      fail(ErrorKind::corrupt, key, "expected an integer from 0 to 2147483647");
-      return std::nullopt;
-    }
-    return static_cast<int>(*number);
-  }
-
-  int required_size(std::string_view key) {
-    const bool had_error = !status_.ok();
-    const auto found = size(key);
-    if (!found && !had_error) fail(ErrorKind::corrupt, key, "expected an integer, but it is missing");
-    return found.value_or(0);
-  }
-
-  std::optional<double> number(std::string_view key) {
-    const GgufValue* found = value(key);
-    if (!found) return std::nullopt;
-    const double* real = std::get_if<double>(found);
-    const int64_t* integer = std::get_if<int64_t>(found);
-    const double result = real ? *real : integer ? static_cast<double>(*integer) : std::nan("");
-    if (!std::isfinite(result)) {
-      fail(ErrorKind::corrupt, key, "expected a number");
-      return std::nullopt;
-    }
-    return result;
-  }
-
-  std::string text(std::string_view key, const char* fallback) {
-    const GgufValue* found = value(key);
-    if (!found) return fallback;
-    if (const auto* text = std::get_if<std::string>(found)) return *text;
-    fail(ErrorKind::corrupt, key, "expected a string");
-    return fallback;
-  }
-
-  void fail(ErrorKind kind, std::string_view key, const std::string& text) {
-    if (!status_) return;
-    status_ =
-        Error{kind, fmt::format("{}: metadata key \"{}{}\": {}", checkpoint_.path().string(), prefix_, key, text), {}};
-  }
-
-  // Every key of the architecture must have been read or be harmless: others may change what the model computes.
-  Status finish() const {
-    if (!status_) return status_;
-    const std::set<std::string> harmless = {prefix_ + "vocab_size", prefix_ + "rope.scaling.finetuned",
-                                            prefix_ + "tensor_data_layout"};
-    std::vector<std::string> unknown;
-    for (const auto& [key, value] : checkpoint_.metadata()) {
-      if (key.starts_with(prefix_) && !read_.contains(key) && !harmless.contains(key)) unknown.push_back(key);
-    }
-    if (unknown.empty()) return {};
-    return Error{ErrorKind::unsupported,
-                 fmt::format("{}: these metadata keys are not understood and may change what the model computes: {}",
-                             checkpoint_.path().string(), fmt::join(unknown, ", ")),
-                 {}};
-  }
-
- private:
-  const Checkpoint& checkpoint_;
-  std::string prefix_;
-  std::set<std::string> read_;
-  Status status_;
-};
 
 double positive(GgufReader& reader, std::string_view key, double fallback) {
   const double value = reader.number(key).value_or(fallback);
@@ -151,10 +57,9 @@ std::vector<int> read_gguf_windows(GgufReader& reader, int layers) {
 
 }  // namespace
 
-Result<DenseConfig> read_gguf_config(const Checkpoint& checkpoint, const std::string& architecture) {
-  GgufReader reader(checkpoint, architecture);
+DenseConfig read_gguf_common(GgufReader& reader, bool mixture) {
+  const Checkpoint& checkpoint = reader.checkpoint();
   DenseConfig config;
-  config.family = architecture;
   config.hidden = reader.required_size("embedding_length");
   config.layers = reader.required_size("block_count");
   config.heads = reader.required_size("attention.head_count");
@@ -165,7 +70,8 @@ Result<DenseConfig> read_gguf_config(const Checkpoint& checkpoint, const std::st
     reader.fail(ErrorKind::unsupported, "attention.value_length",
                 fmt::format("expected the key length {}, found {}", config.head_dim, value_length));
   }
-  config.intermediate = reader.required_size("feed_forward_length");
+  config.intermediate =
+      mixture ? reader.size("feed_forward_length").value_or(0) : reader.required_size("feed_forward_length");
   config.context_length = reader.required_size("context_length");
   config.eps = reader.number("attention.layer_norm_rms_epsilon").value_or(1e-5);
   config.rope_base = reader.number("rope.freq_base").value_or(10000);
@@ -177,6 +83,13 @@ Result<DenseConfig> read_gguf_config(const Checkpoint& checkpoint, const std::st
   } else {
     config.windows = read_gguf_windows(reader, config.layers);
   }
+  return config;
+}
+
+Result<DenseConfig> read_gguf_config(const Checkpoint& checkpoint, const std::string& architecture) {
+  GgufReader reader(checkpoint, architecture);
+  DenseConfig config = read_gguf_common(reader, false);
+  config.family = architecture;
   if (const int experts = reader.size("expert_count").value_or(0); experts != 0) {
     reader.fail(ErrorKind::unsupported, "expert_count", "mixtures of experts are not supported in this family");
   }

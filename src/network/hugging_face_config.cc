@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -42,7 +43,7 @@ RopeScaling read_yarn(ConfigReader& reader, int max_positions) {
 }
 
 // One rope_scaling or rope_parameters object.
-RopeScaling read_scaling(ConfigReader& reader, int max_positions) {
+RopeScaling read_scaling(ConfigReader& reader, int max_positions, bool mrope) {
   const std::string type = reader.text("rope_type").value_or(reader.text("type").value_or("default"));
   RopeScaling scaling;
   if (type == "llama3") {
@@ -51,7 +52,7 @@ RopeScaling read_scaling(ConfigReader& reader, int max_positions) {
     scaling = read_yarn(reader, max_positions);
   } else if (type == "linear") {
     scaling.kind = RopeScaling::Kind::linear;
-  } else if (type != "default") {
+  } else if (type != "default" && !(mrope && type == "mrope")) {
     reader.fail(ErrorKind::unsupported, "rope_type",
                 fmt::format("\"{}\" is not implemented; supported are default, linear, llama3 and yarn", type));
   }
@@ -65,9 +66,9 @@ RopeScaling read_scaling(ConfigReader& reader, int max_positions) {
 }
 
 // Rotary settings lie at the top level (rope_theta, rope_scaling) or, in newer files, in rope_parameters.
-void read_rope(ConfigReader& reader, DenseConfig& config, double default_base) {
-  config.rope_base = reader.number("rope_theta", default_base);
-  double partial = reader.number("partial_rotary_factor", 1);
+void read_rope(ConfigReader& reader, DenseConfig& config, const HuggingFaceRules& rules) {
+  config.rope_base = reader.number("rope_theta", rules.rope_base);
+  double partial = reader.number("partial_rotary_factor", rules.partial_rotary);
   const boost::json::object* scaling = reader.object("rope_scaling");
   const boost::json::object* parameters = reader.object("rope_parameters");
   if (scaling && parameters && *scaling != *parameters) {
@@ -79,8 +80,10 @@ void read_rope(ConfigReader& reader, DenseConfig& config, double default_base) {
                        fmt::format("{}: \"{}\"", reader.place(), parameters ? "rope_parameters" : "rope_scaling"));
     config.rope_base = inner.number("rope_theta", config.rope_base);
     partial = inner.number("partial_rotary_factor", partial);
-    config.rope_scaling = read_scaling(inner, config.context_length);
-    reader.adopt(inner.check_all_read({}));
+    config.rope_scaling = read_scaling(inner, config.context_length, rules.has_other_senses);
+    // A text's three position ids are equal, so that mrope's sections make no difference.
+    static const std::set<std::string_view> kMrope = {"mrope_interleaved", "mrope_section"};
+    reader.adopt(inner.check_all_read(rules.has_other_senses ? kMrope : std::set<std::string_view>{}));
   }
   if (!(partial > 0 && partial <= 1)) {
     reader.fail(ErrorKind::corrupt, "partial_rotary_factor", fmt::format("expected 0 to 1, found {}", partial));
@@ -94,11 +97,12 @@ void read_rope(ConfigReader& reader, DenseConfig& config, double default_base) {
   }
 }
 
-void check_architectures(ConfigReader& reader) {
+void check_architectures(ConfigReader& reader, const HuggingFaceRules& rules) {
   const auto architectures = reader.texts("architectures");
   if (!architectures) return;
   for (const std::string& name : *architectures) {
     if (name.ends_with("ForCausalLM")) continue;
+    if (rules.has_other_senses && name.ends_with("ForConditionalGeneration")) continue;
     reader.fail(
         ErrorKind::unsupported, "architectures",
         fmt::format("\"{}\" is not a language model with a head; supported are names that end in \"ForCausalLM\"",
@@ -108,9 +112,9 @@ void check_architectures(ConfigReader& reader) {
 
 }  // namespace
 
-DenseConfig read_hugging_face_common(ConfigReader& reader, double default_base) {
+DenseConfig read_hugging_face_common(ConfigReader& reader, const HuggingFaceRules& rules) {
   DenseConfig config;
-  check_architectures(reader);
+  check_architectures(reader, rules);
   config.hidden = reader.required_size("hidden_size");
   config.layers = reader.required_size("num_hidden_layers");
   if (config.layers > kMaxLayers) {
@@ -119,7 +123,7 @@ DenseConfig read_hugging_face_common(ConfigReader& reader, double default_base) 
   config.heads = reader.required_size("num_attention_heads");
   config.kv_heads = reader.size("num_key_value_heads", config.heads);
   config.head_dim = reader.size("head_dim", config.heads > 0 ? config.hidden / config.heads : 0);
-  config.intermediate = reader.required_size("intermediate_size");
+  config.intermediate = rules.mixture ? reader.size("intermediate_size", 0) : reader.required_size("intermediate_size");
   config.vocab = reader.required_size("vocab_size");
   config.context_length = reader.required_size("max_position_embeddings");
   config.eps = reader.number("rms_norm_eps", 1e-6);
@@ -132,7 +136,7 @@ DenseConfig read_hugging_face_common(ConfigReader& reader, double default_base) 
   if (const auto* pruned = reader.object("pruned_heads"); pruned && !pruned->empty()) {
     reader.fail(ErrorKind::unsupported, "pruned_heads", "pruned heads are not implemented");
   }
-  read_rope(reader, config, default_base);
+  read_rope(reader, config, rules);
   return config;
 }
 

@@ -1,8 +1,10 @@
 #include "network/tensor_source.h"
 
-#include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
+
+#include "weights/tensor_rows.h"
 
 namespace drafthorse {
 namespace {
@@ -25,14 +27,37 @@ bool has_matrix_product(Format format) {
 }  // namespace
 
 TensorView TensorSource::matrix(const std::string& name, int64_t rows, int64_t columns) {
-  return take(name, {rows, columns}, false);
+  return take(name, std::array{rows, columns}, false);
 }
 
-TensorView TensorSource::vector(const std::string& name, int64_t size) { return take(name, {size}, true); }
+TensorView TensorSource::vector(const std::string& name, int64_t size) { return take(name, std::array{size}, true); }
 
-TensorView TensorSource::take(const std::string& name, std::initializer_list<int64_t> shape, bool is_vector) {
+TensorView TensorSource::plain(const std::string& name, std::span<const int64_t> shape) {
+  return take(name, shape, true);
+}
+
+std::vector<TensorView> TensorSource::stack(const std::string& name, int64_t count, int64_t rows, int64_t columns) {
+  const TensorView whole = take(name, std::array{count, rows, columns}, false);
+  std::vector<TensorView> matrices;
+  for (int64_t i = 0; i < count && ok(); ++i) matrices.push_back(this->rows(whole, i * rows, rows));
+  return matrices;
+}
+
+TensorView TensorSource::rows(const TensorView& tensor, int64_t first, int64_t count) {
   if (!status_) return {};
-  const std::vector<int64_t> expected(shape);
+  Result<TensorView> slice = slice_rows(tensor, first, count);
+  if (slice) return std::move(*slice);
+  status_ = slice.error().with_context(checkpoint_.path().string());
+  return {};
+}
+
+void TensorSource::fail(ErrorKind kind, const std::string& text) {
+  if (status_) status_ = Error{kind, fmt::format("{}: {}", checkpoint_.path().string(), text), {}};
+}
+
+TensorView TensorSource::take(const std::string& name, std::span<const int64_t> shape, bool is_plain) {
+  if (!status_) return {};
+  const std::vector<int64_t> expected(shape.begin(), shape.end());
   const auto fail = [&](ErrorKind kind, const std::string& text) {
     status_ = Error{kind, fmt::format("{}: tensor \"{}\": {}", checkpoint_.path().string(), name, text), {}};
     return TensorView{};
@@ -44,7 +69,7 @@ TensorView TensorSource::take(const std::string& name, std::initializer_list<int
     return fail(ErrorKind::corrupt,
                 fmt::format("expected shape {}, found {}", shape_text(expected), shape_text(tensor->shape)));
   }
-  if (is_vector && !is_plain_float(tensor->format)) {
+  if (is_plain && !is_plain_float(tensor->format)) {
     return fail(ErrorKind::unsupported,
                 fmt::format("expected f32, f16 or bf16, found {}", drafthorse::name(tensor->format)));
   }
@@ -56,10 +81,9 @@ TensorView TensorSource::take(const std::string& name, std::initializer_list<int
   return *tensor;
 }
 
-Status TensorSource::check_all_taken(std::string_view ignored_suffix) const {
+Status TensorSource::check_all_taken(const std::function<bool(std::string_view)>& ignored) const {
   for (const TensorView& tensor : checkpoint_.tensors()) {
-    if (taken_.contains(tensor.name)) continue;
-    if (!ignored_suffix.empty() && tensor.name.ends_with(ignored_suffix)) continue;
+    if (taken_.contains(tensor.name) || ignored(tensor.name)) continue;
     return Error{ErrorKind::unsupported,
                  fmt::format("{}: tensor \"{}\" {} {} has no place in this architecture; the checkpoint needs a family "
                              "that uses it",

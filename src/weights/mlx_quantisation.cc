@@ -47,7 +47,7 @@ void read_declared(const boost::json::object& object, Declared& declared) {
   }
 }
 
-// The "quantization" object; nullptr when the model is not quantised.
+// The "quantization" object, at the top or in text_config; nullptr when the model is not quantised.
 Result<const boost::json::object*> quantisation_of(const boost::json::object& config) {
   for (const char* key : {"quantization", "quantization_config"}) {
     const boost::json::value* value = config.if_contains(key);
@@ -64,6 +64,9 @@ Result<const boost::json::object*> quantisation_of(const boost::json::object& co
     }
     return object;
   }
+  const boost::json::value* text = config.if_contains("text_config");
+  if (text && text->is_object() && !text->get_object().contains("text_config"))
+    return quantisation_of(text->get_object());
   return static_cast<const boost::json::object*>(nullptr);
 }
 

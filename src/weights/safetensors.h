@@ -17,4 +17,9 @@ Result<std::vector<TensorView>> parse_safetensors(std::span<const std::byte> byt
 // Opens a folder with config.json and one or more *.safetensors (with or without model.safetensors.index.json).
 Result<std::shared_ptr<const Checkpoint>> open_safetensors(const std::filesystem::path& folder);
 
+// Opens one .safetensors file that lies beside a model or belongs to it: `config` is what says how its weights are
+// quantised where their shapes leave that open, and becomes the checkpoint's config().
+Result<std::shared_ptr<const Checkpoint>> open_safetensors_file(const std::filesystem::path& file,
+                                                                const boost::json::object& config);
+
 }  // namespace drafthorse

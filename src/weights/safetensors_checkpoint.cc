@@ -6,9 +6,9 @@
 #include <system_error>
 
 #include <fmt/format.h>
-#include <boost/json/parse.hpp>
 
 #include "weights/checkpoint_files.h"
+#include "weights/json_file.h"
 #include "weights/mlx_quantisation.h"
 #include "weights/safetensors.h"
 
@@ -17,24 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxJson = 64u << 20;
-
 Error file_error(const fs::path& path, ErrorKind kind, const std::string& text) {
   return {kind, fmt::format("{}: {}", path.string(), text), {}};
-}
-
-Result<boost::json::object> read_json_object(const fs::path& path) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  if (!file) return file.error();
-  if (file->bytes().size() > kMaxJson) {
-    return file_error(path, ErrorKind::corrupt, fmt::format("expected at most {} bytes of JSON", kMaxJson));
-  }
-  boost::system::error_code error;
-  boost::json::value value = boost::json::parse(
-      std::string_view(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()), error);
-  if (error) return file_error(path, ErrorKind::corrupt, fmt::format("it is not JSON: {}", error.message()));
-  if (!value.is_object()) return file_error(path, ErrorKind::corrupt, "expected a JSON object");
-  return std::move(value.get_object());
 }
 
 // Which file holds which tensors, as model.safetensors.index.json says.
@@ -126,7 +110,26 @@ Status add_files(const fs::path& folder, CheckpointParts& parts) {
   return {};
 }
 
+// Folds MLX's triples and makes the checkpoint.
+Result<std::shared_ptr<const Checkpoint>> fold(CheckpointParts parts) {
+  Result<std::vector<TensorView>> folded = fold_mlx_triples(std::move(parts.tensors), parts.config);
+  if (!folded) return folded.error().with_context(parts.path.string());
+  parts.tensors = std::move(*folded);
+  return make_checkpoint(std::move(parts));
+}
+
 }  // namespace
+
+Result<std::shared_ptr<const Checkpoint>> open_safetensors_file(const fs::path& file,
+                                                                const boost::json::object& config) {
+  CheckpointParts parts;
+  parts.kind = Checkpoint::Kind::safetensors;
+  parts.path = file;
+  parts.config = config;
+  std::set<std::string> names;
+  if (Status status = add_file(file, nullptr, parts, names); !status) return status.error();
+  return fold(std::move(parts));
+}
 
 Result<std::shared_ptr<const Checkpoint>> open_safetensors(const fs::path& folder) {
   CheckpointParts parts;
@@ -136,10 +139,7 @@ Result<std::shared_ptr<const Checkpoint>> open_safetensors(const fs::path& folde
   if (!config) return config.error();
   parts.config = std::move(*config);
   if (Status status = add_files(folder, parts); !status) return status.error();
-  Result<std::vector<TensorView>> folded = fold_mlx_triples(std::move(parts.tensors), parts.config);
-  if (!folded) return folded.error().with_context(folder.string());
-  parts.tensors = std::move(*folded);
-  return make_checkpoint(std::move(parts));
+  return fold(std::move(parts));
 }
 
 }  // namespace drafthorse

@@ -8,7 +8,7 @@ namespace {
 
 Result<DenseConfig> read_config(const Checkpoint& checkpoint) {
   ConfigReader reader(checkpoint.config(), config_place(checkpoint));
-  DenseConfig config = read_hugging_face_common(reader, 10000);
+  DenseConfig config = read_hugging_face_common(reader, {});
   config.family = "llama";
   config.qkv_bias = config.output_bias = reader.boolean("attention_bias", false) ? Bias::required : Bias::none;
   config.mlp_bias = reader.boolean("mlp_bias", false) ? Bias::required : Bias::none;

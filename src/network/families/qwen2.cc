@@ -8,7 +8,7 @@ namespace {
 
 Result<DenseConfig> read_config(const Checkpoint& checkpoint) {
   ConfigReader reader(checkpoint.config(), config_place(checkpoint));
-  DenseConfig config = read_hugging_face_common(reader, 1e6);
+  DenseConfig config = read_hugging_face_common(reader, {.rope_base = 1e6});
   config.family = "qwen2";
   config.windows = read_qwen_windows(reader, config.layers);
   if (Status status = reader.check_all_read(harmless_config_keys()); !status) return status.error();

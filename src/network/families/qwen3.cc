@@ -8,7 +8,7 @@ namespace {
 
 Result<DenseConfig> read_config(const Checkpoint& checkpoint) {
   ConfigReader reader(checkpoint.config(), config_place(checkpoint));
-  DenseConfig config = read_hugging_face_common(reader, 1e6);
+  DenseConfig config = read_hugging_face_common(reader, {.rope_base = 1e6});
   config.family = "qwen3";
   if (!reader.has("head_dim")) {
     reader.fail(ErrorKind::corrupt, "head_dim", "expected a positive integer, but it is missing");
