@@ -124,11 +124,11 @@ TEST(Config, WrongTypesAndSizesAreNamed) {
 }
 
 TEST(Config, FamiliesAreNamed) {
-  for (const char* type : {"qwen3_5", "gemma3_text", "mixtral", "qwen3_moe", "smollm3"}) {
+  for (const char* type : {"gemma3_text", "mixtral", "smollm3", "qwen4_exp"}) {
     const std::string error = error_with(std::string(R"({"model_type":")") + type + "\"}");
     EXPECT_THAT(error, HasSubstr(std::string("model_type \"") + type +
                                  "\" is not supported; supported are llama, mistral, "
-                                 "qwen2 and qwen3"));
+                                 "qwen2, qwen3, qwen3_moe, qwen3_next, qwen3_5 and qwen3_5_moe"));
   }
   EXPECT_THAT(error_with(R"({"model_type":null})"), HasSubstr("expected the key \"model_type\""));
 }
