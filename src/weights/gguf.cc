@@ -109,8 +109,10 @@ Result<GgufValue> read_array(Reader& reader, const std::string& key) {
     return corrupt(fmt::format("metadata key \"{}\": unknown array element type {}", key, static_cast<uint32_t>(type)));
   }
   if (count > reader.remaining() / minimum_size(type)) {
-    return corrupt(fmt::format("metadata key \"{}\": an array of {} values does not fit the {} bytes that follow", key,
-                               count, reader.remaining()));
+    return corrupt(
+        fmt::format("metadata key \"{}\": an array of {} values does not fit the {} bytes that follow; is "
+                    "the file complete?",
+                    key, count, reader.remaining()));
   }
   const auto fill = [&](auto values, auto read_one) -> GgufValue {
     values.reserve(static_cast<size_t>(count));

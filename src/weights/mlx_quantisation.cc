@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 #include <boost/json/value.hpp>
 
 #include "weights/dequantise_rows.h"
@@ -163,6 +164,23 @@ Result<TensorView> fold(const TensorView& weight, const TensorView& scales, cons
   return result;
 }
 
+// Tensors whose shapes say something else than the settings that config.json gives for all.
+struct Mismatches {
+  int count = 0;
+  std::string first;
+
+  void note(const TensorView& tensor, const Declared& declared) {
+    if (!declared.present || agrees({tensor.format, tensor.bits, tensor.group_size}, declared)) return;
+    if (count++ == 0) first = fmt::format("{} has {} bits at group {}", tensor.name, tensor.bits, tensor.group_size);
+  }
+  void report(const Declared& declared) const {
+    if (count == 0) return;
+    spdlog::warn(
+        "config.json gives bits {}, group_size {} for all matrices; the shapes of {} say otherwise ({}{}) and are followed",
+        declared.bits.value_or(0), declared.group_size.value_or(0), count, first, count > 1 ? ", …" : "");
+  }
+};
+
 }  // namespace
 
 Result<std::vector<TensorView>> fold_mlx_triples(std::vector<TensorView> tensors, const boost::json::object& config) {
@@ -176,6 +194,7 @@ Result<std::vector<TensorView>> fold_mlx_triples(std::vector<TensorView> tensors
   };
   constexpr std::string_view kWeight = ".weight";
   std::vector<TensorView> result;
+  Mismatches mismatches;
   for (const TensorView& tensor : tensors) {
     const size_t dot = tensor.name.rfind('.');
     const std::string path = dot == std::string::npos ? tensor.name : tensor.name.substr(0, dot);
@@ -184,14 +203,17 @@ Result<std::vector<TensorView>> fold_mlx_triples(std::vector<TensorView> tensors
     if (scales && find(path + ".weight")) {
       if (part == ".scales" || part == ".biases") continue;
       if (part == kWeight) {
-        Result<TensorView> folded = fold(tensor, *scales, biases, declared_for(*quantisation, path));
+        const Declared declared = declared_for(*quantisation, path);
+        Result<TensorView> folded = fold(tensor, *scales, biases, declared);
         if (!folded) return folded.error();
+        mismatches.note(*folded, declared);
         result.push_back(std::move(*folded));
         continue;
       }
     }
     result.push_back(tensor);
   }
+  mismatches.report(declared_for(*quantisation, ""));
   return result;
 }
 

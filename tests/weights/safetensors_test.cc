@@ -7,6 +7,8 @@
 #include <rapidcheck.h>
 
 #include <fmt/format.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include "support/random_weights.h"
 #include "support/temp_folder.h"
@@ -149,6 +151,25 @@ TEST(MlxPack, MixedBitsAreSolvedFromShapes) {
   expect_geometry(**opened, "attn.mx.weight", Format::mxfp4, 4, 32, 128);
   expect_geometry(**opened, "attn.mx8.weight", Format::mxfp8, 8, 32, 128);
   EXPECT_EQ((*opened)->tensors().size(), 8u);
+}
+
+TEST(MlxPack, ShapesThatContradictTheConfigAreFollowedAloud) {
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  Folder folder;
+  folder.config = R"({"quantization":{"group_size":64,"bits":4,"own":{"group_size":64,"bits":6}}})";
+  folder.add_module("declared", 8, 16, 2);
+  folder.add_module("own", 8, 24, 2);
+  EXPECT_TRUE(folder.open().ok());
+  EXPECT_EQ(log.str(), "");
+  folder.add_module("six", 8, 24, 2);
+  folder.add_module("three", 8, 12, 2);
+  EXPECT_TRUE(folder.open().ok());
+  spdlog::set_default_logger(before);
+  EXPECT_THAT(log.str(), HasSubstr("config.json gives bits 4, group_size 64 for all matrices; the shapes of 2 say"));
+  EXPECT_THAT(log.str(), HasSubstr("six.weight has 6 bits at group 64, …"));
 }
 
 TEST(MlxPack, AmbiguousShapesNeedTheConfig) {
