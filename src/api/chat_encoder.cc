@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 #include <boost/json.hpp>
 
+#include "api/answer_frame.h"
 #include "api/errors.h"
 #include "api/json_text.h"
 #include "api/openai_chat.h"
 #include "api/sse.h"
-#include "api/usage.h"
 
 namespace drafthorse {
 namespace {
@@ -41,12 +41,12 @@ std::string call_json(int index, const std::string& id, const std::string& name,
 
 class ChatStream final : public AnswerEncoder {
  public:
-  explicit ChatStream(const AnswerInfo& info)
-      : info_(info), usage_(info.n), head_(answer_head(info, "chat.completion.chunk")) {}
+  explicit ChatStream(const AnswerInfo& info) : frame_(info, "chat.completion.chunk") {}
 
   std::string begin() override {
     std::string out;
-    for (int choice = 0; choice < info_.choices; ++choice) out += delta(choice, R"("role":"assistant","content":"")");
+    for (int choice = 0; choice < frame_.info().choices; ++choice)
+      out += delta(choice, R"("role":"assistant","content":"")");
     return out;
   }
 
@@ -54,12 +54,7 @@ class ChatStream final : public AnswerEncoder {
     return std::visit([&](const auto& e) { return encode(choice, e); }, event);
   }
 
-  std::string finish() override {
-    std::string out;
-    if (info_.include_usage) out = sse_data(head_ + "[],\"usage\":" + usage_.usage_json() + timings() + "}");
-    return out + sse_data("[DONE]");
-  }
-
+  std::string finish() override { return frame_.stream_end(); }
   std::string error(const Error& error) override { return sse_data(error_body(error)); }
 
  private:
@@ -67,11 +62,12 @@ class ChatStream final : public AnswerEncoder {
     return e.text.empty() ? "" : delta(choice, "\"reasoning_content\":" + json_quote(e.text));
   }
   std::string encode(int choice, const TextDelta& e) {
-    if (e.text.empty() && (!info_.logprobs || e.logprobs.empty())) return "";
+    const bool with_logprobs = frame_.info().logprobs;
+    if (e.text.empty() && (!with_logprobs || e.logprobs.empty())) return "";
     std::string logprobs;
-    if (info_.logprobs) append_logprobs(logprobs, e.logprobs);
+    if (with_logprobs) append_logprobs(logprobs, e.logprobs);
     return delta(choice, "\"content\":" + json_quote(e.text),
-                 info_.logprobs ? "{\"content\":[" + logprobs + "],\"refusal\":null}" : "null");
+                 with_logprobs ? "{\"content\":[" + logprobs + "],\"refusal\":null}" : "null");
   }
   std::string encode(int choice, const ToolCallBegin& e) {
     return delta(choice, "\"tool_calls\":[" + call_json(e.index, e.id, e.name, true, "") + "]");
@@ -82,30 +78,23 @@ class ChatStream final : public AnswerEncoder {
   }
   std::string encode(int, const ToolCallEnd&) { return ""; }
   std::string encode(int choice, const Finish& e) {
-    usage_.add(choice, e.usage);
-    const bool last = ++finished_ == info_.choices && !info_.include_usage;
-    return sse_data(head_ +
-                    fmt::format("[{{\"index\":{},\"delta\":{{}},\"logprobs\":null,\"finish_reason\":{}}}]", choice,
-                                json_quote(e.reason)) +
-                    no_usage() + (last ? timings() : "") + "}");
+    const bool last = frame_.finish_choice(choice, e.usage);
+    return frame_.chunk(fmt::format("{{\"index\":{},\"delta\":{{}},\"logprobs\":null,\"finish_reason\":{}}}", choice,
+                                    json_quote(e.reason)),
+                        last);
   }
 
-  std::string delta(int choice, const std::string& fields, const std::string& logprobs = "null") {
-    return sse_data(head_ + fmt::format("[{{\"index\":{},\"delta\":{{", choice) + fields +
-                    "},\"logprobs\":" + logprobs + ",\"finish_reason\":null}]" + no_usage() + "}");
+  std::string delta(int choice, const std::string& fields, const std::string& logprobs = "null") const {
+    return frame_.chunk(fmt::format("{{\"index\":{},\"delta\":{{", choice) + fields + "},\"logprobs\":" + logprobs +
+                        ",\"finish_reason\":null}");
   }
-  std::string no_usage() const { return info_.include_usage ? ",\"usage\":null" : ""; }
-  std::string timings() const { return info_.timings ? ",\"timings\":" + usage_.timings_json() : ""; }
 
-  AnswerInfo info_;
-  UsageTotals usage_;
-  std::string head_;
-  int finished_ = 0;
+  AnswerFrame frame_;
 };
 
 class ChatWhole final : public AnswerEncoder {
  public:
-  explicit ChatWhole(const AnswerInfo& info) : info_(info), usage_(info.n), choices_(info.choices) {}
+  explicit ChatWhole(const AnswerInfo& info) : frame_(info, "chat.completion"), choices_(info.choices) {}
 
   std::string begin() override { return ""; }
 
@@ -115,11 +104,9 @@ class ChatWhole final : public AnswerEncoder {
   }
 
   std::string finish() override {
-    std::string out = answer_head(info_, "chat.completion") + "[";
-    for (int i = 0; i < info_.choices; ++i) out += (i ? "," : "") + choice_json(i);
-    out += "],\"usage\":" + usage_.usage_json();
-    if (info_.timings) out += ",\"timings\":" + usage_.timings_json();
-    return out + "}";
+    std::vector<std::string> choices;
+    for (int i = 0; i < frame_.info().choices; ++i) choices.push_back(choice_json(i));
+    return frame_.whole(choices);
   }
 
   std::string error(const Error& error) override { return error_body(error); }
@@ -136,7 +123,7 @@ class ChatWhole final : public AnswerEncoder {
   void take(int choice, const ReasoningDelta& e) { choices_[choice].reasoning += e.text; }
   void take(int choice, const TextDelta& e) {
     choices_[choice].text += e.text;
-    if (info_.logprobs) append_logprobs(choices_[choice].logprobs, e.logprobs);
+    if (frame_.info().logprobs) append_logprobs(choices_[choice].logprobs, e.logprobs);
   }
   void take(int choice, const ToolCallBegin& e) { choices_[choice].calls.push_back({e.id, e.name, ""}); }
   void take(int choice, const ToolCallArguments& e) {
@@ -145,7 +132,7 @@ class ChatWhole final : public AnswerEncoder {
   void take(int, const ToolCallEnd&) {}
   void take(int choice, const Finish& e) {
     choices_[choice].reason = e.reason;
-    usage_.add(choice, e.usage);
+    frame_.finish_choice(choice, e.usage);
   }
 
   std::string choice_json(int index) const {
@@ -158,12 +145,12 @@ class ChatWhole final : public AnswerEncoder {
       out +=
           (i ? "," : ",\"tool_calls\":[") + call_json(0, c.calls[i].id, c.calls[i].name, false, c.calls[i].arguments);
     if (!c.calls.empty()) out += "]";
-    out += "},\"logprobs\":" + (info_.logprobs ? "{\"content\":[" + c.logprobs + "],\"refusal\":null}" : "null");
+    out +=
+        "},\"logprobs\":" + (frame_.info().logprobs ? "{\"content\":[" + c.logprobs + "],\"refusal\":null}" : "null");
     return out + ",\"finish_reason\":" + json_quote(c.reason) + "}";
   }
 
-  AnswerInfo info_;
-  UsageTotals usage_;
+  AnswerFrame frame_;
   std::vector<Choice> choices_;
 };
 

@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 #include <boost/json.hpp>
 
+#include "api/answer_frame.h"
 #include "api/errors.h"
 #include "api/json_text.h"
 #include "api/openai_completions.h"
 #include "api/sse.h"
-#include "api/usage.h"
 
 namespace drafthorse {
 namespace {
@@ -51,50 +51,34 @@ std::string_view text_of(const Event& event) {
 
 class CompletionsStream final : public AnswerEncoder {
  public:
-  explicit CompletionsStream(const AnswerInfo& info)
-      : info_(info), usage_(info.n), head_(answer_head(info, "text_completion")), offsets_(info.choices) {}
+  explicit CompletionsStream(const AnswerInfo& info) : frame_(info, "text_completion"), offsets_(info.choices) {}
 
   std::string begin() override { return ""; }
 
   std::string event(int choice, const Event& event) override {
     if (const auto* finish = std::get_if<Finish>(&event)) {
-      usage_.add(choice, finish->usage);
-      const bool last = ++finished_ == info_.choices && !info_.include_usage;
-      return chunk(choice_json(choice, "", "null", finish->reason), last);
+      const bool last = frame_.finish_choice(choice, finish->usage);
+      return frame_.chunk(choice_json(choice, "", "null", finish->reason), last);
     }
     const auto* text = std::get_if<TextDelta>(&event);
-    const bool logprobs = info_.logprobs && text && !text->logprobs.empty();
+    const bool logprobs = frame_.info().logprobs && text && !text->logprobs.empty();
     if (text_of(event).empty() && !logprobs) return "";
     LogprobColumns columns;
     if (logprobs) columns.add(text->logprobs, offsets_[choice]);
-    return chunk(choice_json(choice, std::string(text_of(event)), logprobs ? columns.json() : "null", ""), false);
+    return frame_.chunk(choice_json(choice, std::string(text_of(event)), logprobs ? columns.json() : "null", ""));
   }
 
-  std::string finish() override {
-    std::string out;
-    if (info_.include_usage) out = sse_data(head_ + "[],\"usage\":" + usage_.usage_json() + timings() + "}");
-    return out + sse_data("[DONE]");
-  }
-
+  std::string finish() override { return frame_.stream_end(); }
   std::string error(const Error& error) override { return sse_data(error_body(error)); }
 
  private:
-  std::string chunk(const std::string& choice, bool last) {
-    return sse_data(head_ + "[" + choice + "]" + (info_.include_usage ? ",\"usage\":null" : "") +
-                    (last ? timings() : "") + "}");
-  }
-  std::string timings() const { return info_.timings ? ",\"timings\":" + usage_.timings_json() : ""; }
-
-  AnswerInfo info_;
-  UsageTotals usage_;
-  std::string head_;
+  AnswerFrame frame_;
   std::vector<size_t> offsets_;
-  int finished_ = 0;
 };
 
 class CompletionsWhole final : public AnswerEncoder {
  public:
-  explicit CompletionsWhole(const AnswerInfo& info) : info_(info), usage_(info.n), choices_(info.choices) {}
+  explicit CompletionsWhole(const AnswerInfo& info) : frame_(info, "text_completion"), choices_(info.choices) {}
 
   std::string begin() override { return ""; }
 
@@ -104,19 +88,17 @@ class CompletionsWhole final : public AnswerEncoder {
     if (const auto* text = std::get_if<TextDelta>(&event)) c.columns.add(text->logprobs, c.offset);
     if (const auto* finish = std::get_if<Finish>(&event)) {
       c.reason = finish->reason;
-      usage_.add(choice, finish->usage);
+      frame_.finish_choice(choice, finish->usage);
     }
     return "";
   }
 
   std::string finish() override {
-    std::string out = answer_head(info_, "text_completion") + "[";
-    for (int i = 0; i < info_.choices; ++i)
-      out += (i ? "," : "") +
-             choice_json(i, choices_[i].text, info_.logprobs ? choices_[i].columns.json() : "null", choices_[i].reason);
-    out += "],\"usage\":" + usage_.usage_json();
-    if (info_.timings) out += ",\"timings\":" + usage_.timings_json();
-    return out + "}";
+    std::vector<std::string> choices;
+    for (const Choice& c : choices_)
+      choices.push_back(choice_json(static_cast<int>(choices.size()), c.text,
+                                    frame_.info().logprobs ? c.columns.json() : "null", c.reason));
+    return frame_.whole(choices);
   }
 
   std::string error(const Error& error) override { return error_body(error); }
@@ -127,8 +109,7 @@ class CompletionsWhole final : public AnswerEncoder {
     LogprobColumns columns;
     size_t offset = 0;
   };
-  AnswerInfo info_;
-  UsageTotals usage_;
+  AnswerFrame frame_;
   std::vector<Choice> choices_;
 };
 

@@ -24,6 +24,8 @@ struct ServedModel {
   int vocab = 0;            // token ids are in [0, vocab)
   std::string description;  // "cpu avx2, 2 threads"
   StartCompletion start;
+  // Renders and tokenises a request that several completions share; empty: each start does.
+  std::function<Result<CompletionRequest>(CompletionRequest)> prepare;
   std::function<EngineStats()> engine_stats;        // may be empty
   std::function<std::vector<MemoryPart>()> memory;  // may be empty
 };

@@ -34,6 +34,7 @@ void UsageTotals::add(int choice, const Usage& usage) {
   if (choice == 0) seed_ = usage.seed;
   processed_prompt_tokens_ += s.prompt_tokens - s.cached_tokens;
   total_.completion_tokens += s.completion_tokens;
+  reasoning_tokens_ += usage.reasoning_tokens;
   add_drafter(total_.speculation, s.speculation);
   for (const auto& [name, drafter] : s.by_drafter) add_drafter(total_.by_drafter[name], drafter);
   total_.queue_seconds = std::max(total_.queue_seconds, s.queue_seconds);
@@ -50,13 +51,14 @@ void UsageTotals::add(int choice, const Usage& usage) {
 
 std::string UsageTotals::usage_json() const {
   const DrafterStats& d = total_.speculation;
-  return json::serialize(json::object{
-      {"prompt_tokens", total_.prompt_tokens},
-      {"completion_tokens", total_.completion_tokens},
-      {"total_tokens", total_.prompt_tokens + total_.completion_tokens},
-      {"prompt_tokens_details", {{"cached_tokens", total_.cached_tokens}}},
-      {"completion_tokens_details",
-       {{"accepted_prediction_tokens", d.accepted}, {"rejected_prediction_tokens", d.proposed - d.accepted}}}});
+  return json::serialize(json::object{{"prompt_tokens", total_.prompt_tokens},
+                                      {"completion_tokens", total_.completion_tokens},
+                                      {"total_tokens", total_.prompt_tokens + total_.completion_tokens},
+                                      {"prompt_tokens_details", {{"cached_tokens", total_.cached_tokens}}},
+                                      {"completion_tokens_details",
+                                       {{"reasoning_tokens", reasoning_tokens_},
+                                        {"accepted_prediction_tokens", d.accepted},
+                                        {"rejected_prediction_tokens", d.proposed - d.accepted}}}});
 }
 
 std::string UsageTotals::timings_json() const {

@@ -14,7 +14,7 @@ class UsageTotals {
   explicit UsageTotals(int n) : n_(n) {}  // choices / n prompts: a prompt is counted once
   void add(int choice, const Usage& usage);
   // {"prompt_tokens":…,"completion_tokens":…,"total_tokens":…,"prompt_tokens_details":{"cached_tokens":…},
-  //  "completion_tokens_details":{"accepted_prediction_tokens":…,"rejected_prediction_tokens":…}}
+  //  "completion_tokens_details":{"reasoning_tokens":…,"accepted_prediction_tokens":…,"rejected_prediction_tokens":…}}
   std::string usage_json() const;
   // Milliseconds and rates are those of the slowest choice, counts are sums; see docs/api.md, "timings".
   std::string timings_json() const;
@@ -23,7 +23,7 @@ class UsageTotals {
  private:
   int n_;
   RequestStats total_;
-  int processed_prompt_tokens_ = 0;
+  int processed_prompt_tokens_ = 0, reasoning_tokens_ = 0;
   double first_token_seconds_ = 0, total_seconds_ = 0, predicted_per_second_ = 0, prompt_per_second_ = 0;
   uint64_t seed_ = 0;
 };

@@ -61,7 +61,7 @@ Result<CompletionRequest> make_request(const Options& options, const LoadedModel
 }
 
 json::object drafter_json(const DrafterStats& stats) {
-  return {{"proposed", stats.proposed}, {"accepted", stats.accepted}, {"steps", stats.steps}};
+  return {{"proposed", stats.proposed}, {"accepted", stats.accepted}, {"steps", stats.steps}, {"parked", stats.parked}};
 }
 
 json::object answer_json(const WholeAnswer& answer, const LoadedModel& model) {
@@ -76,6 +76,7 @@ json::object answer_json(const WholeAnswer& answer, const LoadedModel& model) {
           {"finish_reason", answer.finish_reason},
           {"prompt_tokens", stats.prompt_tokens},
           {"completion_tokens", stats.completion_tokens},
+          {"reasoning_tokens", answer.usage.reasoning_tokens},
           {"cached_tokens", stats.cached_tokens},
           {"seed", answer.usage.seed},
           {"speculation", speculation},
@@ -92,6 +93,7 @@ json::object answer_json(const WholeAnswer& answer, const LoadedModel& model) {
 Status generate_command(const Options& options) {
   Result<std::string> prompt = read_prompt(options);
   if (!prompt) return prompt.error();
+  if (prompt->empty()) return Error{ErrorKind::invalid_argument, "the prompt is empty: give it some text", "prompt"};
   watch_interrupts();
   auto model = open_model(options);
   if (!model) return model.error();

@@ -36,10 +36,12 @@ bool AnswerSink::on_tokens(std::span<const TokenEvent> tokens) {
   if (!first_token_) first_token_ = std::chrono::steady_clock::now();
   const auto& stops = options_.stop_tokens;
   for (const auto& token : tokens) {
+    ++tokens_;
     if (std::find(stops.begin(), stops.end(), token.token) != stops.end()) continue;
     take(decoder_.push(token.token));
     if (stop_strings_.hit()) break;
     if (splitter_.in_reasoning()) {
+      ++reasoning_tokens_;
       text_.tokens.clear();  // white space before the block
       text_.logprobs.clear();
     } else {
@@ -64,6 +66,9 @@ void AnswerSink::on_finish(FinishReason reason, const RequestStats& stats, const
   Finish finish;
   finish.reason = stop_strings_.hit() ? "stop" : name(reason);
   finish.usage.stats = stats;
+  finish.usage.reasoning_tokens = reasoning_tokens_;
+  // A step that verified drafts may have brought tokens past the stop string; how many must not show.
+  if (stop_strings_.hit()) finish.usage.stats.completion_tokens = tokens_;
   finish.usage.seed = options_.seed;
   finish.usage.first_token_seconds = first_token_ ? seconds(*first_token_ - start_) : 0;
   finish.usage.total_seconds = seconds(now - start_);

@@ -38,6 +38,7 @@ class AnswerSink final : public TokenSink {
   StreamDecoder decoder_;
   ReasoningSplitter splitter_;
   StopStrings stop_strings_;
+  int tokens_ = 0, reasoning_tokens_ = 0;  // taken so far
   // What the next events carry. Tokens whose text is held back wait here for it.
   std::string reasoning_;
   TextDelta text_;

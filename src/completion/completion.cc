@@ -24,9 +24,10 @@ class RunningCompletion final : public Completion {
   int prompt_tokens_;
 };
 
+// 53 bits, which survive JSON readers that keep numbers as doubles.
 uint64_t random_seed() {
   std::random_device device;
-  return static_cast<uint64_t>(device()) << 32 | device();
+  return (static_cast<uint64_t>(device()) << 32 | device()) >> 11;
 }
 
 SamplingParams merge(const SamplingParams& defaults, const SamplingFields& fields) {
@@ -49,14 +50,14 @@ SamplingParams merge(const SamplingParams& defaults, const SamplingFields& field
 
 Result<std::unique_ptr<Completion>> start_completion(std::shared_ptr<LoadedModel> model,
                                                      const CompletionRequest& request, EventHandler handler) {
-  const bool chat = std::holds_alternative<ChatTemplateInput>(request.prompt);
   if (request.max_tokens && *request.max_tokens < 1)
     return Error{ErrorKind::invalid_argument,
                  fmt::format("max_tokens must be at least 1, found {}", *request.max_tokens), "max_tokens"};
-  if (request.echo && chat)
+  auto prepared = prepare_prompt(*model, request);
+  if (!prepared) return prepared.error();
+  const PreparedPrompt& prompt = **prepared;
+  if (request.echo && prompt.chat)
     return Error{ErrorKind::invalid_argument, "echo is for text completions, not for chat", "echo"};
-  auto prompt = prepare_prompt(*model, request);
-  if (!prompt) return prompt.error();
 
   EngineRequest engine_request;
   engine_request.max_tokens = request.max_tokens.value_or(0);
@@ -68,25 +69,36 @@ Result<std::unique_ptr<Completion>> start_completion(std::shared_ptr<LoadedModel
   AnswerOptions answer;
   answer.stop_tokens = engine_request.stop_tokens;
   answer.stop = request.stop;
-  answer.reasoning = prompt->reasoning;
+  answer.reasoning = prompt.reasoning;
   answer.logprobs = engine_request.sampling.logprobs;
   answer.seed = engine_request.sampling.seed;
-  if (request.echo) answer.echo = std::move(prompt->text);
-  if (!chat && !prompt->tokens.empty()) answer.prompt_end = prompt->tokens.back();
+  if (request.echo) answer.echo = prompt.text;
+  if (!prompt.chat && !prompt.tokens.empty()) answer.prompt_end = prompt.tokens.back();
   // The answer holds the tokenizer, not the model: the engine must not be destroyed from its own thread.
   auto sink = std::make_shared<AnswerSink>(model->tokenizer, std::move(answer), std::move(handler));
 
-  const auto prompt_tokens = static_cast<int>(prompt->tokens.size());
-  engine_request.prompt = std::move(prompt->tokens);
+  const auto prompt_tokens = static_cast<int>(prompt.tokens.size());
+  engine_request.prompt = prompt.tokens;
   auto id = model->engine->submit(std::move(engine_request), std::move(sink));
-  if (!id) return id.error();
+  if (!id) {
+    Error error = id.error();
+    if (prompt.chat && error.param == "prompt") error.param = "messages";
+    return error;
+  }
   return std::unique_ptr<Completion>(std::make_unique<RunningCompletion>(std::move(model), *id, prompt_tokens));
+}
+
+Result<CompletionRequest> prepare(const LoadedModel& model, CompletionRequest request) {
+  auto prompt = prepare_prompt(model, request);
+  if (!prompt) return prompt.error();
+  request.prompt = *std::move(prompt);
+  return request;
 }
 
 Result<std::vector<int32_t>> prompt_tokens(const LoadedModel& model, const CompletionRequest& request) {
   auto prompt = prepare_prompt(model, request);
   if (!prompt) return prompt.error();
-  return std::move(prompt->tokens);
+  return (*prompt)->tokens;
 }
 
 }  // namespace drafthorse

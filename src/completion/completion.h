@@ -17,7 +17,8 @@
 
 namespace drafthorse {
 
-class LookAlikes;  // completion/look_alikes.h
+class LookAlikes;       // completion/look_alikes.h
+struct PreparedPrompt;  // completion/prompt.h
 
 // Everything a served model is, beside its engine.
 struct LoadedModel {
@@ -39,8 +40,9 @@ struct LoadOptions {
   std::string id;    // empty: from the file or folder name
   BackendOptions backend;
   EngineOptions engine;
-  uint64_t memory = 0;                             // budget in bytes; 0: a share of what the machine has
-  std::optional<float> temperature, top_p, min_p;  // server-wide defaults
+  uint64_t memory = 0;  // budget in bytes; 0: a share of what the machine has
+  // Server-wide defaults.
+  std::optional<float> temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
   std::optional<int> top_k;
 };
 Result<std::shared_ptr<LoadedModel>> load(const LoadOptions& options, const Progress& progress = {});
@@ -56,8 +58,8 @@ struct SamplingFields {
 };
 
 struct CompletionRequest {
-  // Exactly one of the three: chat messages, plain text, or token ids.
-  std::variant<ChatTemplateInput, std::string, std::vector<int32_t>> prompt;
+  // Chat messages, plain text, token ids, or what prepare() made of one of these.
+  std::variant<ChatTemplateInput, std::string, std::vector<int32_t>, std::shared_ptr<const PreparedPrompt>> prompt;
   SamplingFields sampling;
   std::optional<int> max_tokens;
   std::vector<std::string> stop;
@@ -69,8 +71,9 @@ struct CompletionRequest {
 };
 
 struct Usage {
-  RequestStats stats;
-  uint64_t seed = 0;                                  // the seed that was used
+  RequestStats stats;        // completion_tokens: up to the token that completed a stop string
+  int reasoning_tokens = 0;  // of the answer's tokens, those inside the reasoning block and its markers
+  uint64_t seed = 0;         // the seed that was used
   double first_token_seconds = 0, total_seconds = 0;  // from submission
 };
 
@@ -123,6 +126,9 @@ class Completion {
 // Renders, tokenises, submits. Errors: invalid_argument (template's own words), context_length (with the counts), busy.
 Result<std::unique_ptr<Completion>> start_completion(std::shared_ptr<LoadedModel> model,
                                                      const CompletionRequest& request, EventHandler handler);
+// The same request with its prompt rendered and tokenised, for several completions of one prompt: start_completion
+// then only submits. Errors: those of rendering.
+Result<CompletionRequest> prepare(const LoadedModel& model, CompletionRequest request);
 // The prompt's ids as start_completion would submit them.
 Result<std::vector<int32_t>> prompt_tokens(const LoadedModel& model, const CompletionRequest& request);
 

@@ -301,6 +301,9 @@ Result<SamplingParams> load_sampling(const Checkpoint& checkpoint, const Network
   if (options.top_p) params.top_p = *options.top_p;
   if (options.min_p) params.min_p = *options.min_p;
   if (options.top_k) params.top_k = *options.top_k;
+  if (options.repetition_penalty) params.repetition_penalty = *options.repetition_penalty;
+  if (options.presence_penalty) params.presence_penalty = *options.presence_penalty;
+  if (options.frequency_penalty) params.frequency_penalty = *options.frequency_penalty;
   if (auto valid = validate_sampling(params, network.vocab); !valid)
     return valid.error().with_context("default sampling (generation_config.json or server options)");
   return params;

@@ -24,6 +24,7 @@ Result<PreparedPrompt> prepare_chat(const LoadedModel& model, ChatTemplateInput 
   auto rendered = render_protected(*chosen, input, *model.look_alikes);
   if (!rendered) return rendered.error();
   PreparedPrompt prompt;
+  prompt.chat = true;
   const bool has_bos = !input.bos_token.empty() && rendered->text.starts_with(input.bos_token);
   prompt.tokens = encode_rendered(*model.tokenizer, *model.look_alikes, *rendered, !has_bos);
   prompt.reasoning = reasoning_start(rendered->text, chosen->source());
@@ -32,8 +33,15 @@ Result<PreparedPrompt> prepare_chat(const LoadedModel& model, ChatTemplateInput 
 
 }  // namespace
 
-Result<PreparedPrompt> prepare_prompt(const LoadedModel& model, const CompletionRequest& request) {
-  if (const auto* chat = std::get_if<ChatTemplateInput>(&request.prompt)) return prepare_chat(model, *chat);
+Result<std::shared_ptr<const PreparedPrompt>> prepare_prompt(const LoadedModel& model,
+                                                             const CompletionRequest& request) {
+  if (const auto* ready = std::get_if<std::shared_ptr<const PreparedPrompt>>(&request.prompt)) return *ready;
+  const auto share = [](PreparedPrompt prompt) { return std::make_shared<const PreparedPrompt>(std::move(prompt)); };
+  if (const auto* chat = std::get_if<ChatTemplateInput>(&request.prompt)) {
+    auto prompt = prepare_chat(model, *chat);
+    if (!prompt) return prompt.error();
+    return share(*std::move(prompt));
+  }
   PreparedPrompt prompt;
   if (const auto* text = std::get_if<std::string>(&request.prompt)) {
     prompt.text = *text;
@@ -42,7 +50,7 @@ Result<PreparedPrompt> prepare_prompt(const LoadedModel& model, const Completion
     prompt.tokens = std::get<std::vector<int32_t>>(request.prompt);
     if (request.echo) prompt.text = model.tokenizer->decode(prompt.tokens, true);
   }
-  return prompt;
+  return share(std::move(prompt));
 }
 
 }  // namespace drafthorse

@@ -7,12 +7,14 @@
 namespace drafthorse {
 
 struct PreparedPrompt {
+  bool chat = false;
   std::vector<int32_t> tokens;
   std::string text;  // of a plain text prompt, for echo
   ReasoningSplitter::Start reasoning = ReasoningSplitter::Start::off;
 };
 
 // Errors: invalid_argument (the template's own words; a model without a template), unsupported.
-Result<PreparedPrompt> prepare_prompt(const LoadedModel& model, const CompletionRequest& request);
+Result<std::shared_ptr<const PreparedPrompt>> prepare_prompt(const LoadedModel& model,
+                                                             const CompletionRequest& request);
 
 }  // namespace drafthorse

@@ -23,7 +23,8 @@ void Answer::start() {
   // Held no longer than this: the engine's thread may drop the answer last and must not end its own engine.
   const std::shared_ptr<ServedModel> model = std::move(parts_.model);
   int choice = 0;
-  for (const CompletionRequest& prompt : parts_.request.prompts) {
+  for (CompletionRequest& prompt : parts_.request.prompts) {
+    if (parts_.request.n > 1 && model->prepare && !prepare(*model, prompt)) return;
     for (int i = 0; i < parts_.request.n; ++i, ++choice) {
       CompletionRequest request = prompt;
       request.sampling.seed = *prompt.sampling.seed + static_cast<uint64_t>(i);
@@ -31,6 +32,18 @@ void Answer::start() {
     }
   }
   open_stream();
+}
+
+// Renders and tokenises once what all choices of a prompt share. False when the answer is over with that.
+bool Answer::prepare(const ServedModel& model, CompletionRequest& prompt) {
+  auto prepared = model.prepare(std::move(prompt));
+  if (prepared) {
+    prompt = *std::move(prepared);
+    return true;
+  }
+  std::lock_guard lock(mutex_);
+  if (!over_) fail(cancelled_.value_or(prepared.error()));
+  return false;
 }
 
 // False when the answer is over already: the choice was refused, or the client left meanwhile.

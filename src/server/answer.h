@@ -51,6 +51,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
   void client_gone();
   void cancel_all(std::unique_lock<std::mutex>& lock);  // unlocks it
+  bool prepare(const ServedModel& model, CompletionRequest& prompt);
   bool start_choice(const ServedModel& model, const CompletionRequest& request, int choice);
   void open_stream();
   void on_event(int choice, Event event);

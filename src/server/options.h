@@ -27,6 +27,7 @@ struct ServerOptions {
   std::chrono::milliseconds idle_timeout{75'000};    // between two requests of one connection
   std::chrono::milliseconds write_timeout{60'000};   // a reader that takes nothing for so long is gone
   std::chrono::milliseconds ping_interval{15'000};   // silence in a stream before a comment line
+  std::chrono::milliseconds stall{120'000};          // a model that runs and ends no step for so long has failed
   std::chrono::milliseconds grace{10'000};           // from the stop signal to the end of what still runs
 };
 

@@ -21,6 +21,7 @@ std::shared_ptr<ServedModel> served(const std::shared_ptr<LoadedModel>& model) {
   out->start = [model](const CompletionRequest& request, EventHandler handler) {
     return start_completion(model, request, std::move(handler));
   };
+  out->prepare = [model](CompletionRequest request) { return prepare(*model, std::move(request)); };
   out->engine_stats = [model] { return model->engine->stats(); };
   out->memory = [model] { return model->engine->model().memory(); };
   return out;

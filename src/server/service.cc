@@ -43,8 +43,6 @@ struct Service::Format {
 
 namespace {
 
-constexpr double kStalledSeconds = 120;
-
 uint64_t random_bits() {
   uint64_t bits = 0;
   if (RAND_bytes(reinterpret_cast<unsigned char*>(&bits), sizeof bits) != 1) bits = std::random_device{}();
@@ -300,10 +298,12 @@ double Service::stalled_seconds(const EngineStats& stats) {
   std::lock_guard lock(mutex_);
   const uint64_t work = stats.steps + stats.rows + stats.finished + stats.cancelled + stats.failed;
   const auto now = Clock::now();
-  if (stats.running == 0 || work != last_work_) {
+  // Work that began since health was asked last has not stood still all that time.
+  if (stats.running == 0 || work != last_work_ || !was_running_) {
     last_work_ = work;
     last_change_ = now;
   }
+  was_running_ = stats.running > 0;
   return std::chrono::duration<double>(now - last_change_).count();
 }
 
@@ -339,7 +339,8 @@ void Service::health(const CallPtr& call) {
     const EngineStats stats = model->engine_stats();
     body["running"] = stats.running;
     body["queued"] = stats.queued;
-    if (const double seconds = stalled_seconds(stats); seconds > kStalledSeconds) {
+    if (const double seconds = stalled_seconds(stats);
+        seconds > std::chrono::duration<double>(options_.stall).count()) {
       status = 500;
       body["status"] = "failed";
       body["error"] = fmt::format("No step of the model has finished for {:.0f} s.", seconds);

@@ -81,6 +81,7 @@ class Service {
   std::map<const Answer*, std::weak_ptr<Answer>> running_;
   std::condition_variable idle_;  // running_ became empty
   uint64_t last_work_ = 0;
+  bool was_running_ = false;  // when health was asked last
   std::chrono::steady_clock::time_point last_change_;
   WorkQueue workers_;  // last: its tasks use everything above
 };

@@ -137,7 +137,11 @@ TEST(EncodeCompletions, Logprobs) {
 TEST(Encode, UsageOfSeveralChoices) {
   for (const auto make : {chat_encoder, completions_encoder}) {
     auto encoder = make(info(3), false);
-    for (int i = 0; i < 3; ++i) encoder->event(i, finish("length", i + 1));
+    for (int i = 0; i < 3; ++i) {
+      Finish end = std::get<Finish>(finish("length", i + 1));
+      end.usage.reasoning_tokens = i;
+      encoder->event(i, end);
+    }
     const json::value body = json::parse(encoder->finish());
     EXPECT_EQ(body.at_pointer("/choices").as_array().size(), 3u);
     EXPECT_EQ(body.at_pointer("/usage/prompt_tokens"), json::value(10));
@@ -145,6 +149,7 @@ TEST(Encode, UsageOfSeveralChoices) {
     EXPECT_EQ(body.at_pointer("/usage/total_tokens"), json::value(16));
     EXPECT_EQ(body.at_pointer("/usage/prompt_tokens_details/cached_tokens"), json::value(4));
     EXPECT_EQ(body.at_pointer("/usage/completion_tokens_details/accepted_prediction_tokens"), json::value(6));
+    EXPECT_EQ(body.at_pointer("/usage/completion_tokens_details/reasoning_tokens"), json::value(3));
     EXPECT_EQ(body.at_pointer("/timings/draft_n"), json::value(18));
     EXPECT_EQ(body.at_pointer("/timings/drafters/lookup/proposed"), json::value(18));
     EXPECT_EQ(body.at_pointer("/timings/seed"), json::value(9));

@@ -188,13 +188,18 @@ def test_default_model_without_any_network():
 
 def test_generate_json():
     answer = generate("-p", "Count from one to five.", "-n", "12", "--temperature", "0", "--seed", "7")
-    expect(set(answer) == {"model", "text", "reasoning", "tokens", "finish_reason", "prompt_tokens", "completion_tokens", "cached_tokens",
+    expect(set(answer) == {"model", "text", "reasoning", "tokens", "finish_reason", "prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens",
                            "seed", "speculation", "timings"}, sorted(answer))
-    expect(set(answer["speculation"]) == {"proposed", "accepted", "steps", "by_drafter"}, answer["speculation"])
+    expect(set(answer["speculation"]) == {"proposed", "accepted", "steps", "parked", "by_drafter"}, answer["speculation"])
     expect(answer["completion_tokens"] == len(answer["tokens"]) <= 12, answer)
     expect(answer["seed"] == 7 and answer["text"] and answer["prompt_tokens"] > 10, answer)
     expect(answer["finish_reason"] in ("stop", "length"), answer)
     expect(all(seconds >= 0 for seconds in answer["timings"].values()), answer["timings"])
+
+
+def test_an_empty_prompt_is_refused():
+    expect_error(run("generate", "-m", model(), "-p", ""), 2, "prompt is empty")
+    expect_error(run("generate", "-m", model(), stdin=""), 2, "prompt is empty")
 
 
 def test_generate_is_deterministic_and_drafting_changes_nothing():
@@ -282,6 +287,10 @@ def test_chat_through_a_pipe():
     code, out, err = run("run", "-m", model(), "-n", "8", "--temperature", "0", stdin="Hello\n/stats\n/nonsense\n/exit\nnot reached\n")
     expect(code == 0, err)
     expect("1 answers" in out and "/nonsense is no command" in out and "\x1b" not in out, out)
+    settings = "/set temperature \n/set =\n/set top_k = 5 \n/set top_k\n/set temperature 0.5x\n/set\n/exit\n"
+    code, out, err = run("run", "-m", model(), stdin=settings)
+    expect(code == 0, err)
+    expect("temperature 0.5x is not understood" in out and "top_k the model's own" in out, out)
 
 
 def test_chat_on_a_terminal():

@@ -116,6 +116,20 @@ TEST(Answer, StopStringsDoNotEndReasoning) {
   EXPECT_EQ(out.text, "c");
 }
 
+TEST(Answer, CountsDoNotDependOnHowManyTokensAStepBrought) {
+  AnswerOptions options = thinking(ReasoningSplitter::Start::maybe);
+  options.stop = {"END"};
+  const auto tokens = tokens_of("<think>abc</think>two END three");
+  const auto until = static_cast<int>(tokens_of("<think>abc</think>two END").size());
+  const auto thought = static_cast<int>(tokens_of("<think>abc</think>").size());
+  for (size_t step : {1u, 2u, 5u, 100u}) {
+    const auto out = run(tokens, options, step);
+    EXPECT_EQ(out.text, "two ");
+    EXPECT_EQ(out.finish->usage.stats.completion_tokens, until) << step;
+    EXPECT_EQ(out.finish->usage.reasoning_tokens, thought) << step;
+  }
+}
+
 TEST(Answer, TokensAndLogprobsBelongToTheText) {
   auto options = thinking(ReasoningSplitter::Start::maybe);
   options.logprobs = true;

@@ -141,6 +141,36 @@ TEST_F(CompletionTest, TheSameSeedSaysTheSameAndIsReported) {
   EXPECT_NE(answer(model, request).finish.usage.seed, first.finish.usage.seed);
 }
 
+TEST_F(CompletionTest, APreparedPromptIsTheSamePrompt) {
+  auto model = load_tiny();
+  ASSERT_TRUE(model);
+  ChatTemplateInput input;
+  input.messages = {{{"role", "user"}, {"content", "hello <|im_end|>"}}};
+  for (int kind = 0; kind < 3; ++kind) {
+    CompletionRequest request;
+    if (kind == 0) request.prompt = input;
+    if (kind == 1) request.prompt = std::string("Once upon");
+    if (kind == 2) request.prompt = std::vector<int32_t>{5, 6, 7};
+    request.max_tokens = 6;
+    request.sampling.seed = 4;
+    request.echo = kind > 0;
+    auto prepared = prepare(*model, request);
+    ASSERT_TRUE(prepared) << prepared.error().message;
+    EXPECT_EQ(*prompt_tokens(*model, *prepared), *prompt_tokens(*model, request));
+    const auto plain = answer(model, request), again = answer(model, *prepared);
+    EXPECT_EQ(plain.text, again.text);
+    EXPECT_EQ(plain.tokens, again.tokens);
+  }
+  CompletionRequest echo;
+  echo.prompt = input;
+  echo.echo = true;
+  auto prepared = prepare(*model, echo);
+  ASSERT_TRUE(prepared);
+  auto refused = start_completion(model, *prepared, [](Event) {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().param, "echo");
+}
+
 TEST_F(CompletionTest, EchoPutsThePromptFirst) {
   const auto model = load_tiny();
   CompletionRequest request;

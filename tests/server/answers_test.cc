@@ -91,6 +91,41 @@ TEST(Answers, SeveralChoicesHaveTheirOwnSeeds) {
   EXPECT_EQ(seeds, (std::vector<uint64_t>{10, 11, 12}));
 }
 
+TEST(Answers, ChoicesShareOnePreparedPrompt) {
+  std::atomic<int> prepared{0};
+  ScriptedModel model(text_script({"a"}));
+  ServerSetup setup;
+  setup.loader = [&](const Progress&) -> Result<std::shared_ptr<ServedModel>> {
+    auto served = model.served();
+    served->prepare = [&](CompletionRequest request) -> Result<CompletionRequest> {
+      ++prepared;
+      if (request.max_tokens == 13) return Error{ErrorKind::invalid_argument, "the template refuses", "messages"};
+      request.prompt = std::vector<int32_t>{1, 2, 3};
+      return request;
+    };
+    return served;
+  };
+  ServerOptions options;
+  options.port = 0;
+  auto server = Server::start(options, std::move(setup));
+  ASSERT_TRUE(server) << server.error().message;
+  const auto chat = [&](const std::string& fields) {
+    const std::string body = R"({"messages":[{"role":"user","content":"hi"}],)" + fields + "}";
+    Response r = ask((*server)->port(), post("/v1/chat/completions", body));
+    for (int i = 0; i < 1000 && r.status == 503; ++i) r = ask((*server)->port(), post("/v1/chat/completions", body));
+    return r;
+  };
+  EXPECT_EQ(chat(R"("n":3)").status, 200);
+  EXPECT_EQ(prepared, 1);
+  ASSERT_EQ(model.requests().size(), 3u);
+  for (const auto& request : model.requests())
+    EXPECT_EQ(std::get<std::vector<int32_t>>(request.prompt), (std::vector<int32_t>{1, 2, 3}));
+  const Response refused = chat(R"("n":2,"max_tokens":13)");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("the template refuses"), std::string::npos);
+  EXPECT_EQ(model.requests().size(), 3u);
+}
+
 TEST(Answers, ErrorsOfStarting) {
   struct Case {
     ErrorKind kind;

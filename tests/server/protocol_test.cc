@@ -101,6 +101,37 @@ TEST(Routes, HealthTellsOfLoadingAndFailure) {
   EXPECT_EQ(status.error().message, "tensor x is cut short");
 }
 
+TEST(Routes, HealthTellsAStalledModelFromAnIdleOne) {
+  ServerOptions options;
+  options.port = 0;
+  options.stall = milliseconds(40);
+  std::atomic<int> running{0};
+  std::atomic<uint64_t> steps{5};
+  ServerSetup setup;
+  setup.loader = [&](const Progress&) -> Result<std::shared_ptr<ServedModel>> {
+    auto model = std::make_shared<ServedModel>();
+    model->id = "m";
+    model->engine_stats = [&] {
+      EngineStats stats;
+      stats.running = running;
+      stats.steps = steps;
+      return stats;
+    };
+    return model;
+  };
+  auto server = Server::start(options, std::move(setup));
+  ASSERT_TRUE(server) << server.error().message;
+  const auto status = [&] { return ask((*server)->port(), get("/health")).status; };
+  for (int i = 0; i < 1000 && status() != 200; ++i) std::this_thread::sleep_for(milliseconds(2));
+  std::this_thread::sleep_for(milliseconds(80));
+  running = 1;  // nobody asked for a while; the work that begins now has not stood still
+  EXPECT_EQ(status(), 200);
+  std::this_thread::sleep_for(milliseconds(80));
+  EXPECT_EQ(status(), 500);
+  ++steps;
+  EXPECT_EQ(status(), 200);
+}
+
 TEST(Routes, MetricsCount) {
   Running running(text_script({"x"}));
   ask(running.port(), post("/v1/chat/completions", kHello));
