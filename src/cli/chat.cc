@@ -1,5 +1,6 @@
 #include "cli/chat.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <fstream>
@@ -69,9 +70,10 @@ bool set_option(Options& options, const std::string& name, const std::string& va
 
 void set_command(Conversation& conversation, const std::string& argument, const Say& say) {
   if (argument.empty()) return say(settings(conversation.options));
-  size_t space = argument.find_first_of(" =");
-  std::string name = argument.substr(0, space);
-  std::string value = space == argument.npos ? "" : argument.substr(argument.find_first_not_of(" =", space));
+  const size_t space = std::min(argument.find_first_of(" ="), argument.size());
+  const std::string name = argument.substr(0, space);
+  std::string value = argument.substr(std::min(argument.find_first_not_of(" =", space), argument.size()));
+  value.resize(value.find_last_not_of(' ') + 1);
   if (!set_option(conversation.options, name, value))
     say(fmt::format("{} {} is not understood; /help names the settings and /set shows them", name, value));
 }

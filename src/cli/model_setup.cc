@@ -30,7 +30,7 @@ LoadOptions load_options(const Options& options, const std::filesystem::path& pa
   load.backend.context = options.context;
   load.backend.isa = options.isa;
   load.engine.draft = options.draft == "off" ? "off" : "auto";
-  load.engine.policy_cache = (options.models_dir.parent_path() / "row_costs.json").string();
+  load.engine.policy_cache = (options.models_dir.parent_path() / "row_costs.tsv").string();
   if (options.parallel > 0) load.engine.max_running = options.parallel;
   if (options.queue >= 0) load.engine.max_queue = options.queue;
   if (options.prefill_chunk > 0) load.engine.prefill_chunk = options.prefill_chunk;
@@ -39,6 +39,9 @@ LoadOptions load_options(const Options& options, const std::filesystem::path& pa
   load.top_p = options.top_p;
   load.min_p = options.min_p;
   load.top_k = options.top_k;
+  load.repetition_penalty = options.repetition_penalty;
+  load.presence_penalty = options.presence_penalty;
+  load.frequency_penalty = options.frequency_penalty;
   return load;
 }
 

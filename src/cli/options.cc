@@ -11,10 +11,12 @@
 
 #include "cli/model_name.h"
 #include "core/version.h"
+#include "draft/policy.h"
 
 namespace drafthorse {
 namespace {
 
+constexpr int kMostNumber = 1 << 30;  // of tokens and the like
 constexpr const char* kModelHelp =
     "Model: a GGUF file, a folder of safetensors, hf:org/repo[:quantisation][@revision], or a short name (see list)";
 
@@ -45,12 +47,18 @@ void add_model(CLI::App& app, Options& options) {
   app.add_option("--models-dir", options.models_dir, "Folder of our own downloads")->type_name("DIR");
 }
 
+void add_cpu(CLI::App& app, Options& options) {
+  app.add_option("-t,--threads", options.threads, "Threads; 0: as many as the machine gives this process")
+      ->check(CLI::Range(0, 1024))
+      ->group("Machine");
+  app.add_option("--isa", options.isa, "Kernels of the CPU backend")
+      ->check(CLI::IsMember({"auto", "portable", "avx2", "avx512", "neon"}))
+      ->group("Machine");
+}
+
 void add_machine(CLI::App& app, Options& options) {
   app.add_option("--backend", options.backend, "What computes")
       ->check(CLI::IsMember({"auto", "cpu", "reference", "cuda", "mlx"}))
-      ->group("Machine");
-  app.add_option("-t,--threads", options.threads, "Threads; 0: as many as the machine gives this process")
-      ->check(CLI::Range(0, 1024))
       ->group("Machine");
   app.add_option("-c,--ctx", options.context, "Positions that one conversation may have; 0: the model's own")
       ->check(CLI::Range(0, 1 << 27))
@@ -58,17 +66,19 @@ void add_machine(CLI::App& app, Options& options) {
   bytes_value(app, "--memory", options.memory,
               "Most memory for weights, KV and caches, e.g. 8G; by default a share of the machine's")
       ->group("Machine");
-  app.add_option("--isa", options.isa, "Kernels of the CPU backend")
-      ->check(CLI::IsMember({"auto", "portable", "avx2", "avx512", "neon"}))
-      ->group("Machine");
+  add_cpu(app, options);
 }
 
 void add_drafting(CLI::App& app, Options& options) {
   app.add_option("--draft", options.draft, "Drafting: changes the speed, never the text")
       ->check(CLI::IsMember({"auto", "off", "lookup"}))
       ->group("Drafting");
+}
+
+// Of one answer; the server's clients say it for themselves.
+void add_max_draft(CLI::App& app, Options& options) {
   app.add_option("--max-draft", options.max_draft, "Most tokens of a draft; 0: measured")
-      ->check(CLI::Range(0, 64))
+      ->check(CLI::Range(0, kMostDraft))
       ->group("Drafting");
 }
 
@@ -78,23 +88,28 @@ void add_sampling(CLI::App& app, Options& options) {
       ->check(CLI::Range(0.0, 100.0));
   in(optional_value(app, "--top-p", options.top_p, "Smallest set of tokens of this probability"))
       ->check(CLI::Range(0.0, 1.0));
-  in(optional_value(app, "--top-k", options.top_k, "The k likeliest tokens; 0: all"))->check(CLI::NonNegativeNumber);
+  in(optional_value(app, "--top-k", options.top_k, "The k likeliest tokens; 0: all"))
+      ->check(CLI::Range(0, kMostNumber));
   in(optional_value(app, "--min-p", options.min_p, "Tokens of this share of the likeliest one's probability"))
       ->check(CLI::Range(0.0, 1.0));
   in(optional_value(app, "--repetition-penalty", options.repetition_penalty, "Divides logits of tokens seen; 1: off"))
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0.01, 100.0));
   in(optional_value(app, "--presence-penalty", options.presence_penalty, "Subtracted once from tokens of the answer"))
       ->check(CLI::Range(-2.0, 2.0));
   in(optional_value(app, "--frequency-penalty", options.frequency_penalty,
                     "Subtracted for each time a token was in the answer"))
       ->check(CLI::Range(-2.0, 2.0));
-  in(optional_value(app, "--seed", options.seed, "The same seed gives the same text"));
+}
+
+void add_seed(CLI::App& app, Options& options) {
+  optional_value(app, "--seed", options.seed, "The same seed gives the same text")
+      ->group("Sampling (the model's own values by default)");
 }
 
 void add_answer(CLI::App& app, Options& options) {
   optional_value(app, "-n,--max-tokens", options.max_tokens,
                  "Most tokens of the answer; by default until the context is full")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, kMostNumber));
   repeated(app, "--stop", options.stop, "Text that ends the answer (may be given several times)");
   app.add_option("--system", options.system, "System message");
 }
@@ -106,7 +121,11 @@ void add_serve(CLI::App& root, Options& options) {
   add_model(app, options);
   ServerOptions& server = options.server;
   app.add_option("--host", server.host, "Address to bind")->capture_default_str()->group("Server");
-  app.add_option("-p,--port", server.port, "Port; 0: any free one")->capture_default_str()->group("Server");
+  app.add_option_function<int>(
+         "-p,--port", [&server](int port) { server.port = static_cast<uint16_t>(port); }, "Port; 0: any free one")
+      ->check(CLI::Range(0, 65535))
+      ->default_str(std::to_string(server.port))
+      ->group("Server");
   repeated(app, "--api-key", server.api_keys, "Key that clients must send (may be given several times)")
       ->group("Server");
   app.add_flag("--no-auth", server.no_auth, "Allow other machines in without a key")->group("Server");
@@ -143,7 +162,9 @@ void add_run(CLI::App& root, Options& options) {
   add_answer(app, options);
   add_machine(app, options);
   add_drafting(app, options);
+  add_max_draft(app, options);
   add_sampling(app, options);
+  add_seed(app, options);
 }
 
 void add_generate(CLI::App& root, Options& options) {
@@ -158,7 +179,9 @@ void add_generate(CLI::App& root, Options& options) {
   add_json(app, options);
   add_machine(app, options);
   add_drafting(app, options);
+  add_max_draft(app, options);
   add_sampling(app, options);
+  add_seed(app, options);
 }
 
 void add_files(CLI::App& root, Options& options) {
@@ -181,8 +204,12 @@ void add_looking(CLI::App& root, Options& options) {
   CLI::App& kernels = *bench.add_subcommand("kernels", "Matrix products against the machine's read bandwidth");
   CLI::App& model = *bench.add_subcommand("model", "Prefill and decode speed of a model");
   for (CLI::App* app : {&kernels, &model}) {
-    if (app == &model) add_model(*app, options);
-    add_machine(*app, options);
+    if (app == &model) {
+      add_model(*app, options);
+      add_machine(*app, options);
+    } else {
+      add_cpu(*app, options);
+    }
     add_json(*app, options);
     app->callback([&options, app] { options.what = app->get_name(); });
   }

@@ -16,7 +16,7 @@ void print_hints(const std::string& url, const LoadedModel& model, const Options
   fmt::print("\n{} answers on {}. Try:\n\n", model.id, url);
   if (model.chat_template) {
     fmt::print(
-        "  curl {}/v1/chat/completions{} -d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello!\"}}]}}'\n",
+        "  curl {}/v1/chat/completions{} -d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello!\"}}], \"max_tokens\": 100}}'\n",
         url, header);
   } else {
     fmt::print("  curl {}/v1/completions{} -d '{{\"prompt\": \"Once upon a time\", \"max_tokens\": 50}}'\n", url,

@@ -42,6 +42,31 @@ TEST(Options, ServeMapsOntoTheServer) {
   EXPECT_EQ(load.top_k, 7);
 }
 
+TEST(Options, ServeUsesEverySamplingFlagItTakes) {
+  Options o = options_of({"serve", "m.gguf", "--temperature", "0.5", "--top-p", "0.9", "--min-p", "0.1",
+                          "--repetition-penalty", "1.1", "--presence-penalty", "0.3", "--frequency-penalty", "0.2"});
+  LoadOptions load = load_options(o, "m.gguf");
+  EXPECT_EQ(load.temperature, 0.5f);
+  EXPECT_EQ(load.top_p, 0.9f);
+  EXPECT_EQ(load.min_p, 0.1f);
+  EXPECT_EQ(load.repetition_penalty, 1.1f);
+  EXPECT_EQ(load.presence_penalty, 0.3f);
+  EXPECT_EQ(load.frequency_penalty, 0.2f);
+  EXPECT_NE(error_of({"serve", "--seed", "1"}).find("unknown option"), std::string::npos);
+  EXPECT_NE(error_of({"serve", "--max-draft", "1"}).find("unknown option"), std::string::npos);
+}
+
+TEST(Options, RangesAreNamedInWordsThatFitALine) {
+  for (std::vector<const char*> wrong : {std::vector{"generate", "-n", "0"},
+                                         {"generate", "--top-k", "-1"},
+                                         {"generate", "--max-draft", "17"},
+                                         {"run", "--repetition-penalty", "0"},
+                                         {"serve", "--port", "65536"}}) {
+    EXPECT_LT(error_of(wrong).size(), 120u) << error_of(wrong);
+    EXPECT_NE(error_of(wrong).find("not in range"), std::string::npos) << error_of(wrong);
+  }
+}
+
 TEST(Options, AbsentSamplingStaysAbsent) {
   SamplingFields fields = sampling_fields(options_of({"generate", "-p", "x"}));
   EXPECT_FALSE(fields.temperature || fields.top_p || fields.top_k || fields.min_p || fields.seed);
