@@ -21,6 +21,7 @@ constexpr int kProbedRows = 8;          // of the probe that holds kept costs ag
 constexpr double kProbingTime = 0.15;   // seconds after which the probe ends
 constexpr double kDisagreement = 1.3;   // factor between kept and probed costs from which on they are not trusted
 constexpr double kSlowerNow = 1.3;      // a probe slower than this says that the machine is busy now
+constexpr double kFasterNow = 1.6;      // and a measurement that was so much slower was made on a busy machine
 constexpr double kMeasuringTime = 0.6;  // seconds after which no further round begins
 
 double seconds_of_run(Model& model, State& state, std::span<const int32_t> tokens) {
@@ -141,6 +142,8 @@ RowProbe probe_row_costs(Model& model) {
 KeptCosts judge_kept_costs(const RowCosts& kept, const RowProbe& now) {
   if (!kept) return KeptCosts::measure_and_replace;
   if (now.eight == 0) return KeptCosts::use;
+  // Measured while something else ran: their ratios may agree at this size and not at others.
+  if (now.one * kFasterNow < kept.one) return KeptCosts::measure_and_replace;
   const double off = now.eight / kept.cost[kProbedRows];
   if (off < kDisagreement && off > 1 / kDisagreement) return KeptCosts::use;
   return now.one > kSlowerNow * kept.one ? KeptCosts::measure : KeptCosts::measure_and_replace;

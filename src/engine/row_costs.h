@@ -28,7 +28,8 @@ struct RowProbe {
 RowProbe probe_row_costs(Model& model);
 
 // What to do with costs that were kept, given a probe of now: use them where they agree; where they do not, measure, and
-// replace them unless the probe was slower than the measurement was (something else is running now, not then).
+// replace them unless the probe was slower than the measurement was (something else is running now, not then). Kept
+// ones that were much slower than the probe are replaced in any case: something else was running then.
 enum class KeptCosts { use, measure, measure_and_replace };
 KeptCosts judge_kept_costs(const RowCosts& kept, const RowProbe& now);
 

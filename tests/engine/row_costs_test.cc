@@ -93,6 +93,7 @@ TEST(RowCosts, KeptOnesAreHeldAgainstAProbe) {
   EXPECT_EQ(judge_kept_costs(kept, {0.050, 2.0}), KeptCosts::use);
   EXPECT_EQ(judge_kept_costs(kept, {0.010, 3.0}), KeptCosts::measure_and_replace);  // they were wrong
   EXPECT_EQ(judge_kept_costs(kept, {0.005, 1.2}), KeptCosts::measure_and_replace);  // measured on a busy machine
+  EXPECT_EQ(judge_kept_costs(kept, {0.004, 1.7}), KeptCosts::measure_and_replace);  // agrees at this size by chance
   EXPECT_EQ(judge_kept_costs(kept, {0.020, 3.0}), KeptCosts::measure);              // it is busy now
   EXPECT_EQ(judge_kept_costs(kept, {}), KeptCosts::use);                            // nothing to hold them against
   EXPECT_EQ(judge_kept_costs({}, {}), KeptCosts::measure_and_replace);
