@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "core/cgroup.h"
+
 namespace drafthorse {
 namespace {
 
@@ -37,10 +39,10 @@ uint64_t weight_bytes(const Network& network) {
 
 uint64_t machine_memory(const std::filesystem::path& root) {
   uint64_t limit = total_memory(root);
-  for (const char* file : {"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    const uint64_t bytes = read_number(root / file);
+  each_cgroup(root, "memory", [&](const std::filesystem::path& folder, bool v2) {
+    const uint64_t bytes = read_number(folder / (v2 ? "memory.max" : "memory.limit_in_bytes"));
     if (bytes > 0) limit = limit > 0 ? std::min(limit, bytes) : bytes;
-  }
+  });
   return limit;
 }
 

@@ -9,7 +9,7 @@
 
 namespace drafthorse {
 
-// Bytes that this process may use: the smaller of the machine's memory and the cgroup's limits.
+// Bytes that this process may use: the smallest of the machine's memory and the limits of its cgroups.
 // `root` is "/" but in tests.
 uint64_t machine_memory(const std::filesystem::path& root = "/");
 

@@ -8,6 +8,8 @@
 #include <sstream>
 #include <string>
 
+#include "core/cgroup.h"
+
 namespace drafthorse {
 namespace {
 
@@ -62,44 +64,13 @@ std::optional<double> v1_quota(const fs::path& folder) {
   return q / p;
 }
 
-// The tightest quota of `path` and all its parents below `mount`.
-template <class Read>
-void tighten(std::optional<double>& limit, const fs::path& mount, std::string path, Read read) {
-  for (;;) {
-    while (!path.empty() && path.back() == '/') path.pop_back();
-    auto quota = read(path.empty() ? mount : mount / path.substr(1));
-    if (quota && (!limit || *quota < *limit)) limit = quota;
-    size_t slash = path.rfind('/');
-    if (path.empty() || slash == std::string::npos) return;
-    path.resize(slash);
-  }
-}
-
-bool lists_cpu_controller(const std::string& controllers) {
-  std::istringstream in(controllers);
-  for (std::string name; std::getline(in, name, ',');) {
-    if (name == "cpu") return true;
-  }
-  return false;
-}
-
+// The tightest quota of all levels.
 std::optional<double> cgroup_quota(const fs::path& root) {
   std::optional<double> limit;
-  std::ifstream file(root / "proc/self/cgroup");
-  // Lines "hierarchy:controllers:path"; v2 has hierarchy 0 and no controllers.
-  for (std::string line; std::getline(file, line);) {
-    size_t first = line.find(':'), second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
-    if (path.empty() || path[0] != '/' || path.find("..") != std::string::npos) path.assign(1, '/');
-    if (controllers.empty()) {
-      tighten(limit, root / "sys/fs/cgroup", path, v2_quota);
-    } else if (lists_cpu_controller(controllers)) {
-      for (const char* mount : {"sys/fs/cgroup/cpu", "sys/fs/cgroup/cpu,cpuacct"}) {
-        tighten(limit, root / mount, path, v1_quota);
-      }
-    }
-  }
+  each_cgroup(root, "cpu", [&](const fs::path& folder, bool v2) {
+    const auto quota = v2 ? v2_quota(folder) : v1_quota(folder);
+    if (quota && (!limit || *quota < *limit)) limit = quota;
+  });
   return limit;
 }
 

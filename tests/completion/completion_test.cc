@@ -274,6 +274,16 @@ TEST(MemoryBudget, ReadsTheMachineAndTheCgroup) {
   EXPECT_EQ(machine_memory(path), 16000u * 1024);
   save_text(root / "sys/fs/cgroup/memory.max", "5000000\n");
   EXPECT_EQ(machine_memory(path), 5000000u);
+  std::filesystem::create_directories(root / "proc/self");
+  std::filesystem::create_directories(root / "sys/fs/cgroup/user.slice/job");
+  save_text(root / "proc/self/cgroup", "0::/user.slice/job\n");
+  save_text(root / "sys/fs/cgroup/user.slice/job/memory.max", "max\n");
+  save_text(root / "sys/fs/cgroup/user.slice/memory.max", "3000000\n");
+  EXPECT_EQ(machine_memory(path), 3000000u);
+  std::filesystem::create_directories(root / "sys/fs/cgroup/memory/old");
+  save_text(root / "proc/self/cgroup", "5:memory:/old\n");
+  save_text(root / "sys/fs/cgroup/memory/old/memory.limit_in_bytes", "2000000\n");
+  EXPECT_EQ(machine_memory(path), 2000000u);
 }
 
 TEST(MemoryBudget, SaysWhichContextWouldFit) {
