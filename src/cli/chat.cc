@@ -157,6 +157,20 @@ ChatAction run_chat_command(const std::string& line, Conversation& conversation,
   return ChatAction::go_on;
 }
 
+std::string terminal_text(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (c == '\r') continue;
+    // U+0080 to U+009F are control characters too; in UTF-8 C2 80 to C2 9F.
+    const bool c1 = c == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    if (c1) ++i;
+    if (c1 || (c < 0x20 && c != '\n' && c != '\t') || c == 0x7F) out += "\xEF\xBF\xBD";
+    else out += static_cast<char>(c);
+  }
+  return out;
+}
+
 std::string describe_usage(const Usage& usage) {
   const RequestStats& stats = usage.stats;
   std::string text = fmt::format("{} tokens", stats.completion_tokens);

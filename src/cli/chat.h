@@ -30,6 +30,10 @@ enum class ChatAction { go_on, leave };
 ChatAction run_chat_command(const std::string& line, Conversation& conversation,
                             const std::function<void(const std::string&)>& say);
 
+// Text of a model as a terminal may have it: control characters but line end and tab become U+FFFD (a carriage return goes),
+// so that an answer cannot move the cursor, set titles or write to the clipboard.
+std::string terminal_text(std::string_view text);
+
 // "52 tokens, 191 tokens/s, first after 0.05 s, 12 of 20 drafted tokens accepted"
 std::string describe_usage(const Usage& usage);
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <boost/json.hpp>
 
+#include "cli/chat.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/model_setup.h"
@@ -99,9 +100,11 @@ Status generate_command(const Options& options) {
   if (!model) return model.error();
   Result<CompletionRequest> request = make_request(options, **model, *prompt);
   if (!request) return request.error();
+  const bool terminal = ::isatty(1) == 1;
   auto show = [&](const std::string& text, bool reasoning) {
     if (options.json || reasoning) return;
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    const std::string shown = terminal ? terminal_text(text) : text;
+    std::fwrite(shown.data(), 1, shown.size(), stdout);
     std::fflush(stdout);
   };
   Result<WholeAnswer> result = wait_for_answer(*model, *request, show);

@@ -63,7 +63,7 @@ void answer_message(Conversation& conversation, const Style& style, bool termina
     if (reasoning && !terminal) return;
     thinking = reasoning;
     newline = text.ends_with('\n');
-    show(text);
+    show(terminal ? terminal_text(text) : text);
   };
   Result<WholeAnswer> result = wait_for_answer(conversation.model, conversation.request(), on_text);
   if (style.color && thinking) show("\x1b[0m");
