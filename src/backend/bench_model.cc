@@ -33,22 +33,34 @@ void feed(Model& model, State& state, std::span<const int32_t> tokens) {
   (void)model.run({&item, 1});
 }
 
-double decode_seconds(Model& model, State& state, std::span<const int32_t> tokens) {
-  const int depth = state.length();
+// From the position after `before`.
+double decode_seconds(Model& model, State& state, std::span<const int32_t> before, std::span<const int32_t> tokens) {
+  const int depth = int(before.size());
+  if (state.length() < depth) feed(model, state, before);
   const double time = seconds([&] {
     for (size_t i = 0; i < tokens.size(); ++i) feed(model, state, tokens.subspan(i, 1));
   });
-  state.truncate(depth);
+  // Recurrent parts do not go back: the next measurement feeds `before` again.
+  state.truncate(depth >= state.earliest() ? depth : 0);
   return time / double(tokens.size());
 }
 
-// What a decode step at `depth` reads of the caches: f16 keys and values.
+bool has_mixture(const Network& network) {
+  return std::any_of(network.blocks.begin(), network.blocks.end(),
+                     [](const Block& block) { return std::holds_alternative<Moe>(block.ffn); });
+}
+
+// What a decode step at `depth` reads of the caches: f16 keys and values, recurrent states.
 uint64_t kv_bytes(const Network& network, int depth) {
   uint64_t bytes = 0;
   for (const Block& block : network.blocks) {
-    const Attention& a = std::get<Attention>(block.mixer);
-    const int seen = a.window > 0 ? std::min(depth, a.window) : depth;
-    bytes += uint64_t(seen) * a.kv_heads * a.head_dim * 2 * sizeof(uint16_t);
+    if (const auto* a = std::get_if<Attention>(&block.mixer)) {
+      const int seen = a->window > 0 ? std::min(depth, a->window) : depth;
+      bytes += uint64_t(seen) * a->kv_heads * a->head_dim * 2 * sizeof(uint16_t);
+    } else {
+      const DeltaNet& d = std::get<DeltaNet>(block.mixer);
+      bytes += uint64_t(d.value_heads) * d.value_dim * d.key_dim * sizeof(float);
+    }
   }
   return bytes;
 }
@@ -71,15 +83,17 @@ Result<ModelBench> bench_model(const Network& network, Model& model, int threads
   }
   bench.prefill_tokens_per_second = options.prefill_rows / median(times);
 
-  if (options.depth > 0) feed(model, *state, all.first(size_t(options.depth)));
   times.clear();
   const std::span<const int32_t> next = all.subspan(size_t(options.depth), size_t(options.tokens));
-  for (int i = 0; i < std::max(options.repeats, 1); ++i) times.push_back(decode_seconds(model, *state, next));
+  for (int i = 0; i < std::max(options.repeats, 1); ++i) {
+    times.push_back(decode_seconds(model, *state, all.first(size_t(options.depth)), next));
+  }
   bench.decode_tokens_per_second = 1 / median(times);
 
   uint64_t weights = 0;
   for (const MemoryPart& part : model.memory()) weights += part.name == "weights" ? part.bytes : 0;
-  if (weights == 0) weights = bytes_per_token(network);
+  // Of a mixture a token reads its own experts only; packed matrices are about as large as those in the file.
+  if (weights == 0 || has_mixture(network)) weights = bytes_per_token(network);
   bench.bytes_per_token = weights + kv_bytes(network, options.depth + options.tokens / 2);
   bench.read_bytes_per_second = double(bench.bytes_per_token) * bench.decode_tokens_per_second;
   bench.bandwidth = measure_read_bandwidth(threads);

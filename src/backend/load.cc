@@ -16,8 +16,9 @@ struct KvPlan {
   int context = 0, blocks = 0;
 };
 
-// context 0 means the model's own, cut to what the budget holds; an explicit context must fit.
-Result<KvPlan> plan_kv(const Network& network, const BackendOptions& options, size_t block_bytes) {
+// context 0 means the model's own, cut to what the budget holds; an explicit context must fit. A sequence takes blocks of
+// positions and, with recurrent layers, a fixed number of blocks of recurrent state.
+Result<KvPlan> plan_kv(const Network& network, const BackendOptions& options, const cpu::KvLayout& layout) {
   const int own = network.context_length;
   if (options.context < 0 || (own > 0 && options.context > own)) {
     return Error{ErrorKind::invalid_argument,
@@ -30,20 +31,25 @@ Result<KvPlan> plan_kv(const Network& network, const BackendOptions& options, si
     return Error{ErrorKind::invalid_argument, "the model does not say how long its context is; set a context",
                  "context"};
   }
-  const int64_t wanted = (int64_t(context) + cpu::kKvBlock - 1) / cpu::kKvBlock;
-  if (options.kv_bytes == 0) return KvPlan{context, int(wanted)};
-  const uint64_t held = options.kv_bytes / block_bytes;
-  if (held < 1 || (options.context > 0 && held < uint64_t(wanted))) {
-    const int64_t needed = options.context > 0 ? wanted : 1;
+  const int64_t block_bytes = std::max<int64_t>(int64_t(layout.block_bytes), 1), state = layout.recurrent.blocks;
+  const int64_t wanted = layout.position_blocks(context) + state;
+  if (options.kv_bytes == 0) return KvPlan{context, int(std::max<int64_t>(wanted, 1))};
+  const uint64_t held = options.kv_bytes / uint64_t(block_bytes);
+  const int64_t least = std::max<int64_t>(options.context > 0 ? wanted : layout.position_blocks(1) + state, 1);
+  if (held < uint64_t(least)) {
+    const int64_t positions = (least - state) * cpu::kKvBlock;
+    const std::string recurrent = state > 0 ? fmt::format(" and {} of recurrent state", state) : "";
     return Error{
         ErrorKind::out_of_memory,
-        fmt::format("a KV cache of {} positions needs {} bytes ({} blocks of {} positions), the budget is {}; "
+        fmt::format("a KV cache of {} positions needs {} bytes ({} blocks of {} positions{}), the budget is {}; "
                     "raise the budget or ask for a shorter context",
-                    needed * cpu::kKvBlock, uint64_t(needed) * block_bytes, needed, cpu::kKvBlock, options.kv_bytes),
+                    positions, uint64_t(least) * uint64_t(block_bytes), least - state, cpu::kKvBlock, recurrent,
+                    options.kv_bytes),
         "kv_bytes"};
   }
-  const int blocks = int(std::min<uint64_t>(held, std::numeric_limits<int>::max() / cpu::kKvBlock));
-  return KvPlan{int(std::min<int64_t>(context, int64_t(blocks) * cpu::kKvBlock)), blocks};
+  const int64_t blocks = int64_t(std::min<uint64_t>(held, std::numeric_limits<int>::max() / cpu::kKvBlock));
+  if (layout.has_positions()) context = int(std::min<int64_t>(context, (blocks - state) * cpu::kKvBlock));
+  return KvPlan{context, int(blocks)};
 }
 
 }  // namespace
@@ -57,7 +63,7 @@ Result<std::unique_ptr<Model>> load_model(const Network& network, const BackendO
   if (options.backend == "auto" || options.backend == "cpu") {
     Result<cpu::KvLayout> layout = cpu::kv_layout(network);
     if (!layout) return layout.error();
-    Result<KvPlan> plan = plan_kv(network, options, std::max<size_t>(layout->block_bytes, 1));
+    Result<KvPlan> plan = plan_kv(network, options, *layout);
     if (!plan) return plan.error();
     return cpu::CpuModel::load(network, options, std::move(*layout), plan->blocks, plan->context, progress);
   }

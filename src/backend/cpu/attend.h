@@ -16,6 +16,10 @@ namespace drafthorse::cpu {
 struct SequenceRows {
   const KvState* state = nullptr;
   int first_position = 0, first_row = 0, rows = 0;
+  // For recurrent parts: rows of the tape to replay before, rows at the end to put on it, and whether the recurrent memory
+  // is still nothing (zeros, whatever its bytes are).
+  int replay = 0, tentative = 0;
+  bool fresh = false;
 };
 
 struct AttentionShape {

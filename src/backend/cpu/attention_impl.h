@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/cpu/attention.h"
+#include "backend/cpu/delta_impl.h"
 #include "backend/cpu/row_kernels_impl.h"
 
 namespace drafthorse::cpu {
@@ -212,8 +213,11 @@ template <class Isa>
 constexpr RowKernels table(std::string_view name) {
   using R = Rows<Isa>;
   using A = AttentionOf<Isa>;
-  return {name,          &R::rms_norm,         &R::silu_times, &R::gelu_times, &R::add,   &R::multiply, &R::softcap,
-          &R::rope_half, &R::rope_interleaved, &R::to_half,    &A::segment,    &A::merge, &A::finish};
+  using D = DeltaOf<Isa>;
+  return {name,         &R::rms_norm,  &R::silu_times, &R::gelu_times,       &R::add,
+          &R::multiply, &R::softcap,   &R::rope_half,  &R::rope_interleaved, &R::to_half,
+          &A::segment,  &A::merge,     &A::finish,     &R::sigmoid_times,    &R::add_scaled,
+          &R::l2_norm,  &D::conv_silu, &D::delta_rows, &D::delta_replay};
 }
 
 }  // namespace drafthorse::cpu

@@ -99,6 +99,20 @@ void Activations::set_row(const Kernels& kernels, int row, const float* x) {
   }
 }
 
+void copy_row(Activations& to, int row, const Activations& from, int from_row) {
+  if (to.inputs() != from.inputs()) throw std::logic_error("copy_row: rows of other inputs");
+  for (int64_t s = 0; s < to.segments(); s++) {
+    // `to` is the caller's to change; its accessors are const for the kernels' sake.
+    if (to.has(ActivationKind::f32)) {
+      std::memcpy(const_cast<float*>(to.floats(s, row)), from.floats(s, from_row), kSegment * sizeof(float));
+    }
+    for (ActivationKind kind : {ActivationKind::int8_group32, ActivationKind::int8_group64}) {
+      if (!to.has(kind)) continue;
+      *const_cast<QuantisedSegment*>(to.quantised(kind, s, row)) = *from.quantised(kind, s, from_row);
+    }
+  }
+}
+
 void matmul(const Kernels& kernels, const PackedLinear& linear, const Activations& activations, int row_begin,
             int row_end, float* y, int64_t ldy, int64_t block_begin, int64_t block_end) {
   if (linear.inputs != activations.inputs() || !activations.has(linear.activations) || row_begin < 0 ||

@@ -30,9 +30,19 @@ Result<const Kernels*> select_kernels(std::string_view isa);
 std::vector<const Kernels*> available_kernels();
 std::string_view isa_name(const Kernels& kernels);
 
+// Row `row` of `to` becomes row `from_row` of `from`, which has the same inputs and at least its kinds. Distinct rows may
+// be copied by distinct threads.
+void copy_row(Activations& to, int row, const Activations& from, int from_row);
+
 // Packs in parallel over blocks. With `checkpoint`, source pages are released as they are consumed.
 // Error: unsupported or corrupt, naming tensor and format.
 Result<PackedLinear> pack(const TensorView& weight, ThreadPool& pool, const Checkpoint* checkpoint = nullptr);
+
+// Several matrices of the same shape, format and group below each other, as one of parts * rows outputs: those of part p
+// are blocks [p * rows / 16, (p + 1) * rows / 16). Errors: as above; unsupported when rows is no multiple of 16 or a part
+// differs from the first, naming it.
+Result<PackedLinear> pack(std::span<const TensorView* const> parts, ThreadPool& pool,
+                          const Checkpoint* checkpoint = nullptr);
 
 // Rows [row_begin, row_end) of the activations times outputs of blocks [block_begin, block_end):
 // y[(r - row_begin) * ldy + o], o absolute (y points at output 0). Outputs past the matrix's last are not written.

@@ -141,6 +141,7 @@ struct Packer {
   LayoutTraits t;
   ScaleType type;
   StoredCodes stored;
+  int64_t offset;  // bytes of the parts before this one
 
   int64_t inputs() const { return weight.columns(); }
   int64_t groups() const { return inputs() / scheme.group; }
@@ -229,7 +230,7 @@ struct Packer {
   }
 
   void block(int64_t b, Rows& rows) const {
-    uint8_t* out = linear.data.data() + b * linear.block_bytes;
+    uint8_t* out = linear.data.data() + offset + b * linear.block_bytes;
     const int64_t first = b * kBlockOutputs;
     const int lanes = static_cast<int>(std::min<int64_t>(kBlockOutputs, weight.rows() - first));
     if (linear.layout == PackedLayout::mxfp8) return mxfp8(first, lanes, out);
@@ -303,14 +304,42 @@ Status check_values(const TensorView& w) {
                {}};
 }
 
+// Outputs of a part that end in the middle of a block would share it with the next part.
+Status check_parts(std::span<const TensorView* const> parts) {
+  const TensorView& first = *parts[0];
+  for (const TensorView* part : parts) {
+    if (part->shape != first.shape || part->format != first.format || part->bits != first.bits ||
+        part->group_size != first.group_size || part->scale_format != first.scale_format) {
+      return Error{
+          ErrorKind::unsupported,
+          fmt::format("{} ({} {}) and {} ({} {}) differ in shape or format; matrices packed together must agree",
+                      first.name, name(first.format), shape_text(first.shape), part->name, name(part->format),
+                      shape_text(part->shape)),
+          ""};
+    }
+    if (parts.size() > 1 && part->rows() % kBlockOutputs != 0) {
+      return Error{ErrorKind::unsupported,
+                   fmt::format("{} has {} outputs; matrices packed together need a multiple of {}", part->name,
+                               part->rows(), kBlockOutputs),
+                   ""};
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
-Result<PackedLinear> pack(const TensorView& weight, ThreadPool& pool, const Checkpoint* checkpoint) {
+Result<PackedLinear> pack(std::span<const TensorView* const> parts, ThreadPool& pool, const Checkpoint* checkpoint) {
+  const TensorView& weight = *parts[0];
   Result<Scheme> scheme = scheme_of(weight);
   if (!scheme) return scheme.error();
-  if (Status status = check_values(weight); !status) return status.error();
+  if (Status status = check_parts(parts); !status) return status.error();
+  for (const TensorView* part : parts) {
+    if (Result<Scheme> own = scheme_of(*part); !own) return own.error();
+    if (Status status = check_values(*part); !status) return status.error();
+  }
   PackedLinear linear;
-  linear.outputs = weight.rows();
+  linear.outputs = weight.rows() * static_cast<int64_t>(parts.size());
   linear.inputs = weight.columns();
   linear.activations = scheme->activations;
   linear.layout = layout_of(weight);
@@ -320,20 +349,37 @@ Result<PackedLinear> pack(const TensorView& weight, ThreadPool& pool, const Chec
   linear.block_bytes = packed_bytes(linear, scheme->group, weight.columns());
   linear.data = PageBuffer(static_cast<size_t>(linear.block_bytes * linear.blocks()));
   const LayoutTraits t = traits(linear.layout);
-  const Packer packer{weight, *scheme, linear, t, scale_type_of(weight), StoredCodes(t.codes, t.zero)};
+  std::vector<Packer> packers;
+  for (const TensorView* part : parts) {
+    const int64_t offset = static_cast<int64_t>(packers.size()) * (weight.rows() / kBlockOutputs) * linear.block_bytes;
+    packers.push_back({*part, *scheme, linear, t, scale_type_of(weight), StoredCodes(t.codes, t.zero), offset});
+  }
   std::vector<Rows> scratch(pool.workers());
+  const int64_t part_blocks = (weight.rows() + kBlockOutputs - 1) / kBlockOutputs;
   // Slabs of a few MB of source, so that its pages can go while the rest is packed.
   const int64_t row_bytes = std::max<int64_t>(1, static_cast<int64_t>(weight.bytes()) / weight.rows());
   const int64_t slab = std::clamp<int64_t>((16 << 20) / (row_bytes * kBlockOutputs), 1, linear.blocks());
   for (int64_t begin = 0; begin < linear.blocks(); begin += slab) {
     const int64_t end = std::min(begin + slab, linear.blocks());
     pool.parallel_for(end - begin, 4, [&](int worker, int64_t from, int64_t to) {
-      for (int64_t b = from; b < to; b++) packer.block(begin + b, scratch[worker]);
+      for (int64_t b = begin + from; b < begin + to; b++) {
+        packers[b / part_blocks].block(b % part_blocks, scratch[worker]);
+      }
     });
-    const int64_t first = begin * kBlockOutputs, last = std::min(end * kBlockOutputs, weight.rows());
-    if (checkpoint) checkpoint->release(rows_of(weight, first, last - first));
+    for (int64_t b = begin; checkpoint && b < end;) {
+      const TensorView& part = *parts[b / part_blocks];
+      const int64_t first = b % part_blocks, last = std::min(first + end - b, part_blocks);
+      const int64_t row = first * kBlockOutputs;
+      checkpoint->release(rows_of(part, row, std::min(last * kBlockOutputs, part.rows()) - row));
+      b += last - first;
+    }
   }
   return linear;
+}
+
+Result<PackedLinear> pack(const TensorView& weight, ThreadPool& pool, const Checkpoint* checkpoint) {
+  const TensorView* part = &weight;
+  return pack({&part, 1}, pool, checkpoint);
 }
 
 }  // namespace drafthorse

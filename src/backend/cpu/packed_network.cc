@@ -3,16 +3,36 @@
 #include <fmt/format.h>
 
 #include "backend/rope.h"
+#include "core/math.h"
 
 namespace drafthorse::cpu {
 namespace {
 
-uint64_t matrix_bytes(const Network& network) {
-  uint64_t bytes = network.head.weight.bytes();
+// f(weight) for every matrix of a block.
+template <class F>
+void for_each_matrix(const Block& block, F f) {
+  auto all = [&](std::initializer_list<const Linear*> linears) {
+    for (const Linear* linear : linears) f(linear->weight);
+  };
+  if (const auto* a = std::get_if<Attention>(&block.mixer)) {
+    all({&a->q, &a->k, &a->v, &a->o});
+  } else {
+    const DeltaNet& d = std::get<DeltaNet>(block.mixer);
+    all({&d.qkv, &d.z, &d.b, &d.a, &d.out});
+  }
+  if (const auto* m = std::get_if<Mlp>(&block.ffn)) return all({&m->gate, &m->up, &m->down});
+  const Moe& moe = std::get<Moe>(block.ffn);
+  all({&moe.router});
+  for (const Mlp& m : moe.experts) all({&m.gate, &m.up, &m.down});
+  if (moe.shared) all({&moe.shared->gate, &moe.shared->up, &moe.shared->down});
+  if (moe.shared_gate) all({&*moe.shared_gate});
+}
+
+uint64_t matrix_bytes(const Network& network, bool with_head) {
+  uint64_t bytes = with_head ? network.head.weight.bytes() : 0;
+  if (network.joined_input) bytes += network.joined_input->fc.weight.bytes();
   for (const Block& block : network.blocks) {
-    const Attention& a = std::get<Attention>(block.mixer);
-    const Mlp& m = std::get<Mlp>(block.ffn);
-    for (const Linear* linear : {&a.q, &a.k, &a.v, &a.o, &m.gate, &m.up, &m.down}) bytes += linear->weight.bytes();
+    for_each_matrix(block, [&](const TensorView& weight) { bytes += weight.bytes(); });
   }
   return bytes;
 }
@@ -20,8 +40,8 @@ uint64_t matrix_bytes(const Network& network) {
 // Collects the first error, so that a block is packed by a plain list of calls.
 class Packer {
  public:
-  Packer(const Network& network, ThreadPool& pool, const Progress& progress)
-      : network_(network), pool_(pool), progress_(progress), total_(matrix_bytes(network)) {}
+  Packer(const Network& network, ThreadPool& pool, const Progress& progress, bool with_head)
+      : network_(network), pool_(pool), progress_(progress), total_(matrix_bytes(network, with_head)) {}
 
   PackedLayer layer(const Linear& linear, int64_t outputs, int64_t inputs) {
     PackedLayer packed;
@@ -33,9 +53,7 @@ class Packer {
     }
     packed.linear = std::move(*matrix);
     if (linear.bias) packed.bias = vector(*linear.bias, outputs);
-    bytes_ += packed.linear.bytes();
-    done_ += linear.weight.bytes();
-    if (progress_) progress_(done_, total_);
+    count(packed.linear, linear.weight.bytes());
     return packed;
   }
 
@@ -62,7 +80,8 @@ class Packer {
             ""});
       return packed;
     }
-    packed.q = layer(a.q, queries, hidden);
+    packed.gated = a.gated;
+    packed.q = layer(a.q, a.gated ? 2 * queries : queries, hidden);
     packed.k = layer(a.k, keys, hidden);
     packed.v = layer(a.v, keys, hidden);
     packed.o = layer(a.o, hidden, queries);
@@ -72,6 +91,78 @@ class Packer {
     packed.scale = a.scale, packed.softcap = a.softcap, packed.window = a.window;
     while (packed.rope < int(ropes.size()) && !same_rope(ropes[packed.rope], a.rope)) ++packed.rope;
     if (packed.rope == int(ropes.size())) ropes.push_back(a.rope);
+    return packed;
+  }
+
+  PackedDelta delta(const DeltaNet& d) {
+    PackedDelta packed;
+    Result<DeltaShape> shape = delta_shape(d);
+    if (!shape) {
+      fail(shape.error());
+      return packed;
+    }
+    packed.shape = *shape;
+    const int64_t hidden = network_.hidden, channels = shape->channels(), heads = shape->value_heads;
+    packed.qkv = layer(d.qkv, channels, hidden);
+    packed.z = layer(d.z, shape->values(), hidden);
+    packed.b = layer(d.b, heads, hidden);
+    packed.a = layer(d.a, heads, hidden);
+    packed.out = layer(d.out, hidden, shape->values());
+    const std::vector<float> conv = vector(d.conv, channels * d.kernel);
+    packed.taps.resize(conv.size());
+    for (int64_t c = 0; c < channels; ++c) {
+      for (int j = 0; j < d.kernel; ++j) packed.taps[j * channels + c] = conv[c * d.kernel + j];
+    }
+    packed.decay = vector(d.decay, heads);
+    if (d.decay_is_log) {
+      for (float& value : packed.decay) value = -exp_fixed(value);
+    }
+    packed.dt_bias = vector(d.dt_bias, heads);
+    packed.norm = norm(d.norm, d.value_dim);
+    packed.gate = d.gate;
+    if (d.gate != Activation::silu && d.gate != Activation::sigmoid) {
+      fail({ErrorKind::unsupported, "the output gate of a gated delta rule is neither silu nor sigmoid", ""});
+    }
+    return packed;
+  }
+
+  PackedMoe moe(const Moe& m) {
+    PackedMoe packed;
+    const int64_t hidden = network_.hidden, experts = int64_t(m.experts.size());
+    if (experts == 0 || m.top_k < 1 || m.top_k > experts) {
+      fail({ErrorKind::unsupported, fmt::format("a mixture of {} experts of which each row takes {}", experts, m.top_k),
+            ""});
+      return packed;
+    }
+    packed.experts = int(experts), packed.top_k = m.top_k, packed.normalised = m.normalised;
+    packed.inner = m.experts[0].gate.out_features(), packed.activation = m.experts[0].activation;
+    packed.router = layer(m.router, experts, hidden);
+    std::vector<const TensorView*> gate_up, down;
+    for (const Mlp& expert : m.experts) {
+      for (const Linear* linear : {&expert.gate, &expert.up, &expert.down}) {
+        if (!linear->bias) continue;
+        fail({ErrorKind::unsupported, fmt::format("{}: an expert with a bias", linear->bias->name), ""});
+      }
+      if (expert.activation != packed.activation) {
+        fail({ErrorKind::unsupported, "experts of one block with different activations", ""});
+      }
+      gate_up.insert(gate_up.end(), {&expert.gate.weight, &expert.up.weight});
+      down.push_back(&expert.down.weight);
+    }
+    packed.gate_up = together(gate_up, packed.inner, hidden);
+    packed.down = together(down, hidden, packed.inner);
+    if (m.shared) packed.shared = mlp(*m.shared);
+    if (m.shared_gate) packed.shared_gate = layer(*m.shared_gate, 1, hidden);
+    return packed;
+  }
+
+  PackedJoinedInput joined(const JoinedInput& input) {
+    PackedJoinedInput packed;
+    const int64_t hidden = network_.hidden;
+    packed.embedding_norm = norm(input.embedding_norm, hidden);
+    packed.hidden_norm = norm(input.hidden_norm, hidden);
+    packed.fc = layer(input.fc, hidden, 2 * hidden);
+    packed.embedding_first = input.embedding_first;
     return packed;
   }
 
@@ -92,6 +183,29 @@ class Packer {
  private:
   void fail(const Error& error) {
     if (status_.ok()) status_ = error.with_context(place_);
+  }
+
+  void count(const PackedLinear& packed, uint64_t source_bytes) {
+    bytes_ += packed.bytes();
+    done_ += source_bytes;
+    if (progress_) progress_(done_, total_);
+  }
+
+  // Matrices of [outputs, inputs] each, packed as one.
+  PackedLinear together(const std::vector<const TensorView*>& parts, int64_t outputs, int64_t inputs) {
+    if (!status_.ok()) return {};
+    uint64_t bytes = 0;
+    for (const TensorView* part : parts) {
+      if (!expect(*part, {outputs, inputs})) return {};
+      bytes += part->bytes();
+    }
+    Result<PackedLinear> matrix = pack(parts, pool_, network_.checkpoint.get());
+    if (!matrix) {
+      fail(matrix.error());
+      return {};
+    }
+    count(*matrix, bytes);
+    return std::move(*matrix);
   }
 
   bool expect(const TensorView& tensor, std::vector<int64_t> shape) {
@@ -123,24 +237,43 @@ class Packer {
 
 }  // namespace
 
-Result<PackedNetwork> pack_network(const Network& network, ThreadPool& pool, const Progress& progress) {
+Result<PackedNetwork> pack_network(const Network& network, ThreadPool& pool, const Progress& progress,
+                                   std::shared_ptr<const PackedLayer> head) {
   PackedNetwork packed;
-  Packer packer(network, pool, progress);
+  Packer packer(network, pool, progress, !head);
+  int attention_layers = 0, recurrent_layers = 0;
   for (size_t i = 0; i < network.blocks.size(); ++i) {
     packer.at(fmt::format("block {}", i));
     const Block& block = network.blocks[i];
     PackedBlock& out = packed.blocks.emplace_back();
     out.before_mixer = packer.norm(block.before_mixer, network.hidden);
-    out.attention = packer.attention(std::get<Attention>(block.mixer), packed.ropes);
+    if (const auto* attention = std::get_if<Attention>(&block.mixer)) {
+      PackedAttention mixer = packer.attention(*attention, packed.ropes);
+      mixer.layer = attention_layers++;
+      out.mixer = std::move(mixer);
+    } else {
+      PackedDelta mixer = packer.delta(std::get<DeltaNet>(block.mixer));
+      mixer.layer = recurrent_layers++;
+      out.mixer = std::move(mixer);
+    }
     out.after_mixer = packer.norm(block.after_mixer, network.hidden);
     out.before_ffn = packer.norm(block.before_ffn, network.hidden);
-    out.mlp = packer.mlp(std::get<Mlp>(block.ffn));
+    if (const auto* mlp = std::get_if<Mlp>(&block.ffn)) {
+      out.ffn = packer.mlp(*mlp);
+    } else {
+      out.ffn = packer.moe(std::get<Moe>(block.ffn));
+    }
     out.after_ffn = packer.norm(block.after_ffn, network.hidden);
     if (!packer.status()) return packer.status().error();
   }
+  if (network.joined_input) {
+    packer.at("joined input");
+    packed.joined_input = packer.joined(*network.joined_input);
+  }
   packer.at("head");
   packed.final_norm = packer.norm(network.final_norm, network.hidden);
-  packed.head = packer.layer(network.head, network.vocab, network.hidden);
+  if (!head) head = std::make_shared<PackedLayer>(packer.layer(network.head, network.vocab, network.hidden));
+  packed.head = std::move(head);
   if (!packer.status()) return packer.status().error();
   packed.bytes = packer.bytes();
   return packed;

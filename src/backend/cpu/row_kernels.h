@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "backend/cpu/attention.h"
+#include "backend/cpu/delta.h"
 
 namespace drafthorse::cpu {
 
@@ -33,6 +34,16 @@ struct RowKernels {
   void (*segment)(const SegmentTask& task, Softmax* result);  // result: [task.queries], out the caller's memory
   void (*merge)(const Softmax& next, Softmax& into, int head_dim);
   void (*finish)(Softmax& state, int head_dim);
+  // out[i] = sigmoid(gate[i]) * x[i]; out may be gate or x.
+  void (*sigmoid_times)(const float* gate, const float* x, int n, float* out);
+  // sum[i] = fma(weight, x[i], sum[i])
+  void (*add_scaled)(float* sum, const float* x, float weight, int n);
+  // x[i] *= (1 / sqrt(sum_squares32(x) + 1e-6)) * factor
+  void (*l2_norm)(float* x, float factor, int n);
+  // The gated delta rule, see delta.h.
+  void (*conv_silu)(const float* const* rows, const float* taps, int64_t tap_stride, int kernel, int n, float* out);
+  void (*delta_rows)(const DeltaRows& rows, float* state);
+  void (*delta_replay)(const DeltaTape& tape, float* state);
 };
 
 // The table for "portable", "avx2", "avx512" or "neon"; nullptr when this processor or build lacks it.

@@ -102,6 +102,24 @@ struct Rows {
     }
   }
 
+  static void sigmoid_times(const float* gate, const float* x, int n, float* out) {
+    each(n, [=](int i, auto v) {
+      using T = decltype(v);
+      store_lanes(out + i, sigmoid_fixed(load_lanes<T>(gate + i)) * load_lanes<T>(x + i));
+    });
+  }
+
+  static void add_scaled(float* sum, const float* x, float weight, int n) {
+    each(n, [=](int i, auto v) {
+      using T = decltype(v);
+      store_lanes(sum + i, fma(broadcast<T>(weight), load_lanes<T>(x + i), load_lanes<T>(sum + i)));
+    });
+  }
+
+  static void l2_norm(float* x, float factor, int n) {
+    multiply(x, (1.0f / std::sqrt(sum_squares(x, n) + 1e-6f)) * factor, n);
+  }
+
   static void to_half(const float* x, int n, int stride, uint16_t* out) {
     int i = 0;
     for (; i + W <= n; i += W) {
