@@ -28,10 +28,42 @@ void add_part(std::vector<TableRow>& rows, const Attention& attention) {
   add_linear(rows, "attention o", attention.o);
 }
 
+void add_part(std::vector<TableRow>& rows, const DeltaNet& delta) {
+  add_linear(rows, "delta qkv", delta.qkv);
+  add_linear(rows, "delta z", delta.z);
+  add_linear(rows, "delta b", delta.b);
+  add_linear(rows, "delta a", delta.a);
+  rows.push_back(tensor_row("delta convolution", delta.conv));
+  rows.push_back(tensor_row("delta decay", delta.decay));
+  rows.push_back(tensor_row("delta dt bias", delta.dt_bias));
+  add_norm(rows, "delta norm", delta.norm);
+  add_linear(rows, "delta out", delta.out);
+}
+
 void add_part(std::vector<TableRow>& rows, const Mlp& mlp) {
   add_linear(rows, "mlp gate", mlp.gate);
   add_linear(rows, "mlp up", mlp.up);
   add_linear(rows, "mlp down", mlp.down);
+}
+
+// The experts are alike, so a row stands for all of them.
+void add_part(std::vector<TableRow>& rows, const Moe& moe) {
+  add_linear(rows, "router", moe.router);
+  if (!moe.experts.empty()) {
+    std::vector<TableRow> one;
+    add_part(one, moe.experts.front());
+    for (TableRow& row : one) {
+      row.part = fmt::format("{} experts: {}", moe.experts.size(), row.part);
+      row.bytes *= moe.experts.size();
+      rows.push_back(std::move(row));
+    }
+  }
+  if (moe.shared_gate) add_linear(rows, "shared gate", *moe.shared_gate);
+  if (moe.shared) {
+    const size_t first = rows.size();
+    add_part(rows, *moe.shared);
+    for (size_t i = first; i < rows.size(); ++i) rows[i].part = "shared " + rows[i].part;
+  }
 }
 
 std::string describe(const Attention& attention) {
@@ -46,6 +78,18 @@ std::string describe(const Attention& attention) {
 
 std::string describe(const Mlp& mlp) {
   return fmt::format("mlp of {} ({})", mlp.gate.out_features(), mlp.activation == Activation::silu ? "silu" : "gelu");
+}
+
+std::string describe(const DeltaNet& delta) {
+  return fmt::format("delta net of {} value heads of {}, {} key heads of {}, convolution over {}", delta.value_heads,
+                     delta.value_dim, delta.key_heads, delta.key_dim, delta.kernel);
+}
+
+std::string describe(const Moe& moe) {
+  std::string text = fmt::format("{} of {} experts", moe.top_k, moe.experts.size());
+  if (!moe.experts.empty()) text += ", each an " + describe(moe.experts.front());
+  if (moe.shared) text += ", and a shared " + describe(*moe.shared);
+  return text;
 }
 
 BlockKind describe_block(const Block& block) {

@@ -49,8 +49,10 @@ uint64_t machine_memory(const std::filesystem::path& root) {
 uint64_t kv_bytes_per_position(const Network& network) {
   uint64_t bytes = 0;
   for (const auto& block : network.blocks) {
-    const auto& attention = std::get<Attention>(block.mixer);
-    bytes += 2ull * 2 * static_cast<uint64_t>(attention.kv_heads) * static_cast<uint64_t>(attention.head_dim);
+    // Other mixers keep a state of one size, however long the sequence.
+    const auto* attention = std::get_if<Attention>(&block.mixer);
+    if (!attention) continue;
+    bytes += 2ull * 2 * static_cast<uint64_t>(attention->kv_heads) * static_cast<uint64_t>(attention->head_dim);
   }
   return bytes;
 }
