@@ -41,6 +41,30 @@ TEST(NetworkTable, GroupsEqualBlocks) {
   EXPECT_EQ(kinds[0].bytes, 4 * 100u + 2 * 200u + 300u);
 }
 
+TEST(NetworkTable, CountsEveryExpert) {
+  Network network;
+  Block mixed = block(Format::q4_k);
+  Moe moe;
+  moe.router.weight = tensor(Format::f32, {8, 32}, 50);
+  moe.experts.assign(8, std::get<Mlp>(mixed.ffn));
+  moe.top_k = 2;
+  moe.shared = std::get<Mlp>(mixed.ffn);
+  mixed.ffn = moe;
+  DeltaNet delta;
+  for (Linear* linear : {&delta.qkv, &delta.z, &delta.b, &delta.a, &delta.out})
+    linear->weight = tensor(Format::q4_k, {32, 32}, 10);
+  delta.conv = delta.decay = delta.dt_bias = tensor(Format::f32, {4}, 1);
+  delta.value_heads = 4;
+  mixed.mixer = delta;
+  network.blocks = {mixed};
+  const std::vector<BlockKind> kinds = block_kinds(network);
+  ASSERT_EQ(kinds.size(), 1u);
+  const uint64_t mlp = 2 * 200 + 300;
+  EXPECT_EQ(kinds[0].bytes, 5 * 10u + 3 + 50 + 8 * mlp + mlp);
+  EXPECT_NE(kinds[0].summary.find("2 of 8 experts"), std::string::npos) << kinds[0].summary;
+  EXPECT_NE(kinds[0].summary.find("4 value heads"), std::string::npos) << kinds[0].summary;
+}
+
 TEST(NetworkTable, FormatsSayTheirBits) {
   TensorView view = tensor(Format::affine, {2, 64}, 10);
   view.bits = 4;
