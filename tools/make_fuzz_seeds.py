@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""Writes small sound inputs for the fuzz targets of the weight readers.
+"""Writes small sound inputs for the fuzz targets, and dictionaries of the words that their grammars know.
 
-    python3 tools/make_fuzz_seeds.py tests/fuzz/seeds
+    python3 tools/make_fuzz_seeds.py build-asan/fuzz/seeds
+
+Makes FOLDER/TARGET/NAME and FOLDER/TARGET.dict; scripts/fuzz calls it. Chat templates are those of tests/data/templates.
 """
 
 import json
 import pathlib
 import struct
 import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # GGML type -> (elements, bytes) of a block.
 BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 10: (256, 84),
@@ -55,14 +59,120 @@ def safetensors(tensors, config):
     return bytes([len(tail)]) + struct.pack("<Q", len(head)) + head + data + tail
 
 
-def main():
-    out = pathlib.Path(sys.argv[1])
+TEMPLATES = [
+    "{{ bos_token }}{% for m in messages %}{{ '<|' + m.role + '|>' + (m.content or '') | trim }}{% endfor %}",
+    "{%- set ns = namespace(i=0, found=false) %}{% for x in xs if x > 1 %}{% set ns.i = ns.i + x %}{{ loop.index0 }}"
+    "{{ ',' if not loop.last }}{% else %}-{% endfor %}{{ ns.i }}",
+    "{% macro m(a, b=2, c=none) %}{{ a }}{{ b }}{{ varargs }}{{ kwargs }}{{ caller() if caller }}{% endmacro %}"
+    "{{ m(1, *[2, 3], **{'k': 4}) }}{% call(v) m(1) %}{{ v }}{% endcall %}",
+    "{% for t in tools recursive %}{{ t | tojson(indent=2) }}{{ loop.depth }}{{ loop(t.c) if t.c }}{% endfor %}",
+    "{{ xs[::-1] }}{{ s[1:-1] }}{{ d.items() | list }}{{ d | dictsort }}{{ xs | sort(reverse=true) | join(', ') }}",
+    "{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | list }}{{ xs | batch(2, 0) | list }}",
+    "{{ '%05.2f|%-4s|%x|%c' % (f, s, n, 65) }}{{ '{:>4}|{:,}|{!r}|{0[0]}'.format(n, n, s) }}{{ n ** 3 // -2 % 5 }}",
+    "{% if a is defined and not (n is odd or s in 'text') %}x{% elif xs | length >= 3 %}y{% else %}z{% endif %}",
+    "{% set x %}block{% endset %}{{ x | upper }}{% filter replace('a', 'b') | indent(2) %}aa\nb{% endfilter %}",
+    "{% with a = 1, b = a %}{{ a ~ b }}{% endwith %}{% raw %}{{ x }}{% endraw %}{# c #}{% generation %}g{% endgeneration %}",
+    "{% for a, b in d | items %}{% if a == 'b' %}{% continue %}{% endif %}{% break %}{% endfor %}{{ raise_exception('no') }}",
+    "{{ strftime_now('%Y-%m-%d') }}{{ cycler('a', 'b').next() }}{{ joiner(',')() }}{{ dict(a=1) }}{{ range(9, 0, -2) }}",
+    "{{ s.split('e') }}{{ s.replace('t', 'u', 1).title() }}{{ s.startswith(('t', 'x')) }}{{ '\u00e9'.encode() }}",
+    "{{ 1.5e300 * 1e10 }}{{ 170141183460469231731687303715884105727 + 1 }}{{ -7 // 2 }}{{ 'a' < 'b' < 'c' }}",
+]
+TEMPLATE_WORDS = """{{ }} {% %} {%- -%} {{- -}} {# #} for endfor in if elif else endif set endset macro endmacro call endcall
+filter endfilter with endwith raw endraw break continue recursive not and or is none true false loop loop.index namespace(
+caller() varargs kwargs |tojson |sort |join |map |select |groupby( |batch( |slice( |indent( |format( |replace( |unique
+|round( |int |float |string |list |length |default( |dictsort |items |safe |escape |urlencode |truncate( |filesizeformat
+|xmlattr |sum |min |max |first |last |reverse |title |center( .split( .format( .items() .append( .join( .strip( .encode(
+messages tools range( ** // ~ == != <= >= [::-1] {:>9} %s %d""".split()
+
+REQUESTS = [
+    "GET /v1/models/tiny?x=1 HTTP/1.1\r\nHost: 127.0.0.1:80\r\nAuthorization: Bearer x\r\n\r\n",
+    "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+    "OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost:3000\r\n"
+    "Access-Control-Request-Method: POST\r\n\r\n",
+    "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    "1c\r\n{\"prompt\":\"x\",\"stream\":true}\r\n0\r\n\r\n",
+    "HEAD / HTTP/1.0\r\n\r\n",
+]
+REQUEST_WORDS = """POST GET HEAD OPTIONS HTTP/1.1 HTTP/1.0 Host: Content-Length: Transfer-Encoding: chunked Origin: Content-Type:
+application/json Authorization: Bearer Expect: 100-continue Connection: close keep-alive /v1/chat/completions /v1/completions
+/v1/models /health /metrics localhost""".split() + ["\r\n", "\r\n\r\n"]
+
+CHATS = [
+    {"model": "tiny", "messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]},
+                                   {"role": "assistant", "content": None, "tool_calls": [
+                                       {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+                                   {"role": "tool", "tool_call_id": "c", "content": "1"}],
+     "n": 2, "stop": ["a"], "logit_bias": {"3": 1}, "stream": True, "stream_options": {"include_usage": True},
+     "logprobs": True, "top_logprobs": 2},
+    {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "Gr\u00fc\u00dfe \U0001f600"}],
+     "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}], "tool_choice": "auto",
+     "max_completion_tokens": 4, "temperature": 0, "top_k": 5, "min_p": 0.1, "seed": 7, "user": "u",
+     "chat_template_kwargs": {"enable_thinking": False}, "response_format": {"type": "text"}},
+    {"prompt": [[1, 2], [3]], "echo": True, "n": 2, "best_of": 2, "stop": "x", "temperature": 0.5, "top_p": 0.9,
+     "seed": -1, "max_tokens": 4},
+    {"prompt": ["a", "b"], "suffix": None, "logprobs": 3, "frequency_penalty": -2, "presence_penalty": 2.0},
+]
+
+
+def post(path, body):
+    return f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def names_in(value):
+    """Every key and string of a JSON value."""
+    if isinstance(value, dict):
+        return {word for key, inner in value.items() for word in {key} | names_in(inner)}
+    if isinstance(value, list):
+        return {word for inner in value for word in names_in(inner)}
+    return {value} if isinstance(value, str) and value.isascii() else set()
+
+
+def tokenizer(pieces, merges=(), model=None, **parts):
+    return {"version": "1.0", "normalizer": None, "pre_tokenizer": None, "post_processor": None, "decoder": None,
+            "added_tokens": [{"id": len(pieces), "content": "<|end|>", "special": True, "normalized": False, "lstrip": False,
+                              "rstrip": True, "single_word": False}],
+            "model": {"type": "BPE", "vocab": {piece: i for i, piece in enumerate(pieces)}, "merges": list(merges),
+                      **(model or {})}, **parts}
+
+
+def tokenizers():
+    """Small tokenizers of the kinds that are read: byte-level, and SentencePiece-like with bytes to fall back to."""
+    letters = [chr(c) for c in range(33, 127)] + ["\u0120", "\u010a", "\u00c3", "\u00a9"]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    pattern = {"type": "Split", "pattern": {"Regex": r"(?i:'s|'t)|\p{L}+|\p{N}{1,3}|\s+(?!\S)|\s+"}, "behavior": "Isolated",
+               "invert": False}
+    metaspace = [f"<0x{i:02X}>" for i in range(256)] + ["\u2581", "a", "b", "\u2581a", "ab", "\u2581ab"]
+    return {
+        "byte_level": (tokenizer(letters + ["he", "ll", "hell", "\u0120h"], ["h e", "l l", "he ll", "\u0120 h"],
+                                 pre_tokenizer=byte_level, decoder=byte_level), "hello  h\u00e9 <|end|> 42"),
+        "split": (tokenizer(letters + ["th"], [["t", "h"]], {"ignore_merges": True}, normalizer={"type": "NFC"},
+                            pre_tokenizer={"type": "Sequence", "pretokenizers": [pattern, {**byte_level, "use_regex": False}]},
+                            decoder=byte_level), "the e\u0301 1234's\n\n"),
+        "metaspace": (tokenizer(metaspace, ["\u2581 a", "a b", "\u2581 ab"],
+                                {"byte_fallback": True, "fuse_unk": True, "unk_token": "<0x00>"},
+                                normalizer={"type": "Sequence", "normalizers": [
+                                    {"type": "Prepend", "prepend": "\u2581"},
+                                    {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]},
+                                decoder={"type": "Sequence", "decoders": [
+                                    {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+                                    {"type": "ByteFallback"}, {"type": "Fuse"},
+                                    {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}), "ab a \u65e5"),
+    }
+
+
+def dictionary(words):
+    """libFuzzer's form: one quoted word a line."""
+    quote = lambda word: "".join(c if 32 <= ord(c) < 127 and c not in '"\\' else f"\\x{ord(c):02x}" for c in word)
+    return "".join(f'"{quote(word)}"\n' for word in sorted(set(words))).encode()
+
+
+def weights():
     small = [("a", 0, (4, 2)), ("b", 2, (32, 3))]
     blocks = [(f"t{kind}", kind, (elements, 2)) for kind, (elements, _) in BLOCKS.items()]
     affine = [("m.weight", "U32", [2, 8], 64), ("m.scales", "BF16", [2, 1], 4), ("m.biases", "BF16", [2, 1], 4)]
     nvfp4 = [("m.weight", "U32", [2, 4], 32), ("m.scales", "U8", [2, 2], 4)]
     plain = [("a", "F32", [2], 8), ("b", "BF16", [], 2), ("c", "F8_E4M3", [3], 3), ("d", "I64", [0, 4], 0)]
-    seeds = {
+    return {
         "fuzz_gguf/small": gguf(3, [], small), "fuzz_gguf/values": gguf(2, every_value(), small),
         "fuzz_gguf/blocks": gguf(3, [], blocks),
         "fuzz_safetensors/plain": safetensors(plain, None),
@@ -70,7 +180,32 @@ def main():
         "fuzz_safetensors/override": safetensors(affine, {"quantization": {"m": {"bits": 4, "group_size": 64}}}),
         "fuzz_safetensors/nvfp4": safetensors(nvfp4, {"quantization_config": {"mode": "nvfp4"}}),
     }
-    for name, content in seeds.items():
+
+
+def texts():
+    seeds = {f"fuzz_jinja/{i}": template.encode() for i, template in enumerate(TEMPLATES)}
+    for path in sorted((ROOT / "tests/data/templates").glob("*.jinja")):
+        seeds[f"fuzz_jinja/{path.stem}"] = path.read_bytes()
+    seeds["fuzz_jinja.dict"] = dictionary(TEMPLATE_WORDS)
+    for i, chat in enumerate(CHATS):
+        body = json.dumps(chat, ensure_ascii=False).encode()
+        seeds[f"fuzz_json_request/{i}"] = body
+        seeds[f"fuzz_http_request/body{i}"] = post("/v1/chat/completions" if "messages" in chat else "/v1/completions", body)
+    seeds["fuzz_json_request.dict"] = dictionary({f'"{word}"' for word in names_in(CHATS)})
+    for i, request in enumerate(REQUESTS):
+        seeds[f"fuzz_http_request/{i}"] = request.encode()
+    seeds["fuzz_http_request.dict"] = dictionary(REQUEST_WORDS)
+    words = {"\0"}
+    for name, (config, text) in tokenizers().items():
+        seeds[f"fuzz_tokenizer_json/{name}"] = json.dumps(config, ensure_ascii=False).encode() + b"\0" + text.encode()
+        words |= {f'"{word}"' for word in names_in({key: value for key, value in config.items() if key != "model"})}
+    seeds["fuzz_tokenizer_json.dict"] = dictionary(words)
+    return seeds
+
+
+def main():
+    out = pathlib.Path(sys.argv[1])
+    for name, content in {**weights(), **texts()}.items():
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

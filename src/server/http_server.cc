@@ -571,7 +571,8 @@ Result<HttpRequest> parse_http_request(std::string_view bytes, const ServerOptio
     if (n == 0) break;
     used += n;
   }
-  if (!ec && !parser.is_done()) parser.put_eof(ec);
+  // The end of nothing at all would count as a whole request.
+  if (!ec && !parser.is_done() && parser.got_some()) parser.put_eof(ec);
   if (ec || !parser.is_done())
     return Error{ErrorKind::invalid_argument,
                  "The request is not valid HTTP: " + (ec ? ec.message() : "it is cut short") + ".", ""};

@@ -317,8 +317,8 @@ void Renderer::bind_macro(const MacroObject& macro, Arguments& arguments, Scope&
       scope.set(index, arguments.positional[i]);
       continue;
     }
-    const auto found =
-        std::find_if(arguments.named.begin(), arguments.named.end(), [&](const auto& a) { return a.first == name; });
+    const auto found = std::find_if(arguments.named.begin(), arguments.named.end(),
+                                    [&name = name](const auto& a) { return a.first == name; });
     missing[i] = found == arguments.named.end();
     scope.set(index, missing[i] ? heap_.undefined("parameter '" + name + "' was not provided") : found->second);
     if (!missing[i]) arguments.named.erase(found);

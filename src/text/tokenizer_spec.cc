@@ -154,9 +154,10 @@ Result<std::unique_ptr<const SubwordModel>> make_bpe_model(
   std::vector<std::string> parts;
   parts.reserve(merges.size() * 2);
   for (const auto& [left, right] : merges) {
-    auto raw_left = bytes_of_token(left), raw_right = bytes_of_token(right);
-    parts.push_back(raw_left ? std::move(*raw_left) : left);
-    parts.push_back(raw_right ? std::move(*raw_right) : right);
+    for (const std::string_view piece : {std::string_view(left), std::string_view(right)}) {
+      auto raw = bytes_of_token(piece);
+      parts.push_back(raw ? std::move(*raw) : std::string(piece));
+    }
     vocabulary.merges.emplace_back(parts[parts.size() - 2], parts.back());
   }
   return make_bpe(vocabulary, options);

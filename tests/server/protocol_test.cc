@@ -29,6 +29,18 @@ TEST(Routes, UnknownPathAndWrongMethod) {
   EXPECT_EQ(put.headers.at("allow"), "GET, HEAD, OPTIONS");
 }
 
+// The parser that the fuzz targets use.
+TEST(ParseHttpRequest, NoPrefixOfARequestIsOne) {
+  const std::string whole = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}";
+  for (size_t size = 0; size < whole.size(); ++size) {
+    const auto request = parse_http_request(std::string_view(whole).substr(0, size), {});
+    EXPECT_FALSE(request) << "the first " << size << " bytes";
+  }
+  const auto request = parse_http_request(whole, {});
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->body, "{}");
+}
+
 TEST(Routes, HeadAndOptions) {
   Running running(text_script({"x"}));
   Client client(running.port());

@@ -3,9 +3,10 @@
 
 #include "backend/cpu/kernels.h"
 
-#if defined(__x86_64__)
+#if defined(__AVX2__)
 
 #include "backend/cpu/vectors_avx2.h"
+#include "backend/cpu/x86_features.h"
 
 namespace drafthorse {
 
@@ -65,11 +66,7 @@ const Kernels& kernels() {
 
 }  // namespace
 
-const Kernels* avx2_kernels() {
-  static const bool usable =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-  return usable ? &kernels() : nullptr;
-}
+const Kernels* avx2_kernels() { return has_avx2() ? &kernels() : nullptr; }
 
 }  // namespace drafthorse
 

@@ -2,9 +2,10 @@
 
 #include "backend/cpu/kernels.h"
 
-#if defined(__x86_64__)
+#if defined(__AVX512VNNI__)
 
 #include "backend/cpu/vectors_avx512.h"
+#include "backend/cpu/x86_features.h"
 
 namespace drafthorse {
 
@@ -49,12 +50,7 @@ const Kernels& kernels() {
 
 }  // namespace
 
-const Kernels* avx512_kernels() {
-  static const bool usable = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                             __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("f16c");
-  return usable ? &kernels() : nullptr;
-}
+const Kernels* avx512_kernels() { return has_avx512() ? &kernels() : nullptr; }
 
 }  // namespace drafthorse
 

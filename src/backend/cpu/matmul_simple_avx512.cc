@@ -1,6 +1,6 @@
 // AVX-512 products of biased simple tiles.
 
-#if defined(__x86_64__)
+#if defined(__AVX512VNNI__)
 
 #include "backend/cpu/vectors_avx512.h"
 

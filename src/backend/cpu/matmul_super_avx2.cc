@@ -1,6 +1,6 @@
 // AVX2 products of super tiles.
 
-#if defined(__x86_64__)
+#if defined(__AVX2__)
 
 #include "backend/cpu/vectors_avx2.h"
 
