@@ -23,12 +23,10 @@ std::vector<Case> cases() {
     all.push_back({name, options});
   };
   add("dense f32", hybrid_options(), [](auto&) {});
-  add("dense q8_0, tiled heads, sigmoid gate", hybrid_options(), [](auto& o) {
-    o.format = Format::q8_0, o.tiled_heads = o.sigmoid_gate = true, o.value_heads = 6, o.kernel = 2;
-  });
-  add("dense affine 4 bits of 64, delta in the last block, biases", hybrid_options(), [](auto& o) {
-    o.format = Format::affine, o.bits = 4, o.group_size = 64, o.blocks = 3, o.bias = true;
-  });
+  add("dense q8_0, tiled heads, sigmoid gate", hybrid_options(),
+      [](auto& o) { o.format = Format::q8_0, o.tiled_heads = o.sigmoid_gate = true, o.value_heads = 6, o.kernel = 2; });
+  add("dense affine 4 bits of 64, delta in the last block, biases", hybrid_options(),
+      [](auto& o) { o.format = Format::affine, o.bits = 4, o.group_size = 64, o.blocks = 3, o.bias = true; });
   add("dense bf16, norms after, odd key heads", hybrid_options(), [](auto& o) {
     o.format = Format::bf16, o.after_norms = o.gelu = true, o.key_heads = o.value_heads = 3, o.key_dim = 22;
     o.value_dim = 48, o.kernel = 1;
@@ -99,7 +97,8 @@ TEST(CpuHybrid, RowsDoNotDependOnChunksThreadsOrInstructionSet) {
       return same_rows(model, run_chunks(model, text, kLength, chunk), expected, 0, kLength);
     };
     for (size_t chunk : {1, 7, 33}) EXPECT_TRUE(check(*load(random.network, cpu(2)), chunk)) << "chunks of " << chunk;
-    for (int threads : {2, 3}) EXPECT_TRUE(check(*load(random.network, cpu(threads)), kLength)) << threads << " threads";
+    for (int threads : {2, 3})
+      EXPECT_TRUE(check(*load(random.network, cpu(threads)), kLength)) << threads << " threads";
     for (const char* isa : {"portable", "avx2", "avx512", "neon"}) {
       Result<std::unique_ptr<Model>> model = load_model(random.network, cpu(1, isa));
       if (!model) continue;  // this machine or build lacks it
@@ -149,7 +148,8 @@ TEST(CpuHybrid, RollbackBesideOtherSequencesIsAFreshRun) {
       for (size_t s = 0; s < kSequences; ++s) {
         Part part{s, size_t(states[s]->length()), 0, 0, {}};
         const size_t left = kLength - part.at;
-        part.sure = std::min(left, below(4) == 0 ? below(50) : below(3)), part.right = std::min(left - part.sure, below(6));
+        part.sure = std::min(left, below(4) == 0 ? below(50) : below(3)),
+        part.right = std::min(left - part.sure, below(6));
         const size_t bad = below(6);
         const std::span<const int32_t> tokens(texts[s].tokens);
         part.tokens.assign(tokens.begin() + part.at, tokens.begin() + part.at + part.sure + part.right);
@@ -157,7 +157,8 @@ TEST(CpuHybrid, RollbackBesideOtherSequencesIsAFreshRun) {
         if (!part.tokens.empty()) parts.push_back(std::move(part));
       }
       for (const Part& part : parts) {
-        batch.push_back({states[part.sequence].get(), part.tokens, LogitRows::all, int(part.tokens.size() - part.sure)});
+        batch.push_back(
+            {states[part.sequence].get(), part.tokens, LogitRows::all, int(part.tokens.size() - part.sure)});
       }
       if (batch.empty()) continue;
       const RunOutput out = model->run(batch);
