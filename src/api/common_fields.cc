@@ -90,8 +90,7 @@ void decode_stream(Fields& fields, ApiRequest& out) {
 
 void decode_draft(Fields& fields, CompletionRequest& out) {
   if (const auto draft = fields.string("draft")) {
-    if (*draft != "auto" && *draft != "off" && *draft != "lookup")
-      fields.fail("draft", "'draft' must be \"auto\", \"lookup\" or \"off\".");
+    if (!is_draft_mode(*draft)) fields.fail("draft", "'draft' must be \"auto\", \"off\", \"lookup\" or \"mtp\".");
     out.draft = *draft;
   }
   out.max_draft = static_cast<int>(fields.integer("max_draft", 0, 16).value_or(0));

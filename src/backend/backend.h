@@ -96,6 +96,13 @@ class Model {
   virtual Result<std::unique_ptr<Model>> load_companion(const Network& network);
 };
 
+// What a sequence takes of a memory pool: bytes of one position more, and of its recurrent state.
+struct SequenceBytes {
+  uint64_t position = 0, fixed = 0;
+};
+// Errors: unsupported, where no backend has kernels for a part's shape; names the block.
+Result<SequenceBytes> sequence_bytes(const Network& network);
+
 using Progress = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
 
 // Loads (packs) the network's weights. Errors: unsupported names block and format; out_of_memory the numbers.

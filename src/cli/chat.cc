@@ -19,7 +19,7 @@ constexpr const char* kHelp =
     "  /help               this text\n"
     "  /system TEXT        set the system message (none: /system alone)\n"
     "  /set                show the settings; /set NAME VALUE changes one, /set NAME goes back to the model's own:\n"
-    "                      temperature, top_p, top_k, min_p, seed, max_tokens, draft (auto, off, lookup)\n"
+    "                      temperature, top_p, top_k, min_p, seed, max_tokens, draft (auto, off, lookup, mtp)\n"
     "  /stats              tokens and speed of this conversation\n"
     "  /clear              forget the conversation\n"
     "  /save FILE          write it as JSON\n"
@@ -63,7 +63,7 @@ bool set_option(Options& options, const std::string& name, const std::string& va
   if (name == "seed") return number(options.seed, uint64_t{0}, ~uint64_t{0});
   if (name != "draft") return false;
   std::string draft = value.empty() ? "auto" : value;
-  if (draft != "auto" && draft != "off" && draft != "lookup") return false;
+  if (!is_draft_mode(draft)) return false;
   options.draft = draft;
   return true;
 }

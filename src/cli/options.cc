@@ -12,6 +12,7 @@
 #include "cli/model_name.h"
 #include "core/version.h"
 #include "draft/policy.h"
+#include "engine/request.h"
 
 namespace drafthorse {
 namespace {
@@ -71,7 +72,7 @@ void add_machine(CLI::App& app, Options& options) {
 
 void add_drafting(CLI::App& app, Options& options) {
   app.add_option("--draft", options.draft, "Drafting: changes the speed, never the text")
-      ->check(CLI::IsMember({"auto", "off", "lookup"}))
+      ->check(CLI::IsMember(std::vector<std::string>(kDraftModes.begin(), kDraftModes.end())))
       ->group("Drafting");
 }
 

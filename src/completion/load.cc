@@ -8,6 +8,7 @@
 #include "completion/look_alikes.h"
 #include "completion/memory_budget.h"
 #include "completion/model_settings.h"
+#include "draft/mtp_probe.h"
 
 namespace drafthorse {
 namespace {
@@ -16,6 +17,31 @@ namespace {
 std::string model_id(const std::filesystem::path& path) {
   const auto clean = path.has_filename() ? path : path.parent_path();
   return clean.extension() == ".gguf" ? clean.stem().string() : clean.filename().string();
+}
+
+// Ordinary text that heads are tried on.
+constexpr std::string_view kProbeText =
+    "The harbour lies open to the west. In the morning the fishing boats come back, and the gulls follow them until the "
+    "nets are empty. A short program can count the boats:\n\n```python\ndef count_boats(names):\n    total = 0\n"
+    "    for name in names:\n        if name:\n            total += 1\n    return total\n```\n\nIt takes a list of names "
+    "and returns how many of them are not empty. The answer for an empty list is zero.";
+
+// Gives the engine the network's drafting head. How it wants its input is tried where the checkpoint does not say.
+Status add_head(Model& model, const Network& network, const Tokenizer& tokenizer, EngineOptions& engine) {
+  HeadInput input{network.mtp_hidden, network.mtp->joined_input->embedding_first};
+  if (!network.mtp_hidden_known) {
+    const std::vector<int32_t> text = tokenizer.encode(kProbeText);
+    Result<ProbedHead> probed = probe_head(model, network, text);
+    if (!probed) return probed.error().with_context("the drafting head");
+    input = probed->input;
+  }
+  Network head = *network.mtp;
+  head.joined_input->embedding_first = input.embedding_first;
+  Result<std::unique_ptr<Model>> loaded = model.load_companion(head);
+  if (!loaded) return loaded.error().with_context("the drafting head");
+  engine.head = std::move(*loaded);
+  engine.head_input = input.hidden;
+  return {};
 }
 
 }  // namespace
@@ -52,6 +78,10 @@ Result<std::shared_ptr<LoadedModel>> load(const LoadOptions& options, const Prog
   if (!loaded) return loaded.error();
 
   EngineOptions engine = options.engine;
+  if (network->mtp && engine.draft != "off") {
+    const Status head = add_head(**loaded, *network, *model->tokenizer, engine);
+    if (!head) return head.error();
+  }
   if (engine.policy_key.empty()) engine.policy_key = (*checkpoint)->identity();
   model->network = std::move(*network);
   model->engine = std::make_unique<Engine>(std::move(*loaded), std::move(engine));

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/backend.h"
 #include "core/cgroup.h"
 
 namespace drafthorse {
@@ -32,6 +33,10 @@ uint64_t total_memory(const std::filesystem::path& root) {
 uint64_t weight_bytes(const Network& network) {
   uint64_t bytes = 0;
   for (const auto& tensor : network.checkpoint->tensors()) bytes += tensor.bytes();
+  // A drafting head from a file of its own.
+  if (network.mtp && network.mtp->checkpoint != network.checkpoint) {
+    for (const auto& tensor : network.mtp->checkpoint->tensors()) bytes += tensor.bytes();
+  }
   return bytes;
 }
 
@@ -47,14 +52,8 @@ uint64_t machine_memory(const std::filesystem::path& root) {
 }
 
 uint64_t kv_bytes_per_position(const Network& network) {
-  uint64_t bytes = 0;
-  for (const auto& block : network.blocks) {
-    // Other mixers keep a state of one size, however long the sequence.
-    const auto* attention = std::get_if<Attention>(&block.mixer);
-    if (!attention) continue;
-    bytes += 2ull * 2 * static_cast<uint64_t>(attention->kv_heads) * static_cast<uint64_t>(attention->head_dim);
-  }
-  return bytes;
+  const Result<SequenceBytes> bytes = sequence_bytes(network);
+  return bytes ? bytes->position : 0;
 }
 
 Result<MemoryPlan> plan_memory(const Network& network, uint64_t budget, int context, uint64_t kv, uint64_t machine) {
@@ -62,13 +61,21 @@ Result<MemoryPlan> plan_memory(const Network& network, uint64_t budget, int cont
   plan.budget = budget > 0 ? budget : machine / 10 * 9;
   plan.weights = weight_bytes(network);
   plan.context = context > 0 ? context : network.context_length;
-  const uint64_t position = kv_bytes_per_position(network);
+  const Result<SequenceBytes> model = sequence_bytes(network);
+  if (!model) return model.error();
+  SequenceBytes head;
+  if (network.mtp) {
+    const Result<SequenceBytes> bytes = sequence_bytes(*network.mtp);
+    if (!bytes) return bytes.error();
+    head = *bytes;
+  }
+  const uint64_t position = model->position + head.position;
   // The pool hands out whole blocks of positions: a little more than one context makes room for the last one.
-  const uint64_t one_context = position * (static_cast<uint64_t>(plan.context) + 64);
+  const uint64_t one_context = position * (static_cast<uint64_t>(plan.context) + 64) + model->fixed;
   const uint64_t left = plan.budget > plan.weights ? plan.budget - plan.weights : 0;
   const uint64_t needed = std::max(kv, one_context);
   if (plan.budget > 0 && needed > left) {
-    const uint64_t fits = position > 0 ? left / position : 0;
+    const uint64_t fits = position > 0 && left > model->fixed ? (left - model->fixed) / position : 0;
     const auto advice = fits > 256 ? fmt::format("a context of {} would fit (--context)", (fits - 64) / 64 * 64)
                                    : std::string("use a smaller model or a larger --memory");
     return Error{
@@ -77,7 +84,11 @@ Result<MemoryPlan> plan_memory(const Network& network, uint64_t budget, int cont
                     plan.weights / kMiB, plan.context, needed / kMiB, plan.budget / kMiB, advice),
         "memory"};
   }
-  plan.kv = kv > 0 ? kv : plan.budget > 0 ? std::min(4 * one_context, left) : one_context;
+  const uint64_t wanted = kv > 0            ? kv
+                          : plan.budget > 0 ? std::min(4 * one_context + 4 * model->fixed, left)
+                                            : one_context;
+  const double share = position > 0 ? static_cast<double>(model->position) / static_cast<double>(position) : 1.0;
+  plan.kv = head.position > 0 && kv == 0 ? static_cast<uint64_t>(static_cast<double>(wanted) * share) : wanted;
   return plan;
 }
 

@@ -44,7 +44,7 @@ Status validate(const EngineRequest& r, int vocab, int context, bool has_head) {
   if (r.max_tokens < 0)
     return Error{ErrorKind::invalid_argument, fmt::format("max_tokens must be 0 or more, found {}", r.max_tokens),
                  "max_tokens"};
-  if (r.draft != "auto" && r.draft != "off" && r.draft != "lookup" && r.draft != "mtp")
+  if (!is_draft_mode(r.draft))
     return Error{ErrorKind::invalid_argument,
                  fmt::format("draft must be auto, off, lookup or mtp, found \"{}\"", r.draft.substr(0, 40)), "draft"};
   if (r.draft == "mtp" && !has_head)

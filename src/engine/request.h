@@ -1,10 +1,13 @@
 #pragma once
 // What the engine is asked for and what it tells: tokens in, tokens out. No text here.
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,12 +27,18 @@ struct SamplingParams {
   int top_logprobs = 0;   // and those of the k likeliest
 };
 
+// What may draft: whatever pays, nothing, prompt lookup alone, or the model's own multi-token prediction head alone.
+inline constexpr std::array<std::string_view, 4> kDraftModes = {"auto", "off", "lookup", "mtp"};
+constexpr bool is_draft_mode(std::string_view mode) {
+  return std::find(kDraftModes.begin(), kDraftModes.end(), mode) != kDraftModes.end();
+}
+
 struct EngineRequest {
   std::vector<int32_t> prompt;  // at least one token
   int max_tokens = 0;           // 0: until the context is full
   SamplingParams sampling;
   std::vector<int32_t> stop_tokens;  // end the answer; reported as the last TokenEvent, never as text
-  std::string draft = "auto";        // auto | off | lookup
+  std::string draft = "auto";        // of kDraftModes
   int max_draft = 0;                 // 0: the policy's choice; tests force 1..16
 };
 

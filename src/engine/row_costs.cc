@@ -26,7 +26,8 @@ constexpr double kMeasuringTime = 0.6;  // seconds after which no further round 
 
 double seconds_of_run(Model& model, State& state, std::span<const int32_t> tokens) {
   const int before = state.length();
-  const BatchItem item{&state, tokens, LogitRows::all};
+  BatchItem item{&state, tokens, LogitRows::all};
+  item.tentative = static_cast<int>(tokens.size());
   const auto start = std::chrono::steady_clock::now();
   model.run({&item, 1});
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;

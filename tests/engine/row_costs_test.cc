@@ -40,6 +40,13 @@ TEST(RowCosts, MeasuresWhatRowsCost) {
   EXPECT_EQ(model.live_states, 0);
 }
 
+TEST(RowCosts, AModelWithRecurrentPartsIsMeasuredToo) {
+  FakeOptions fake;
+  fake.recurrent = true;
+  FakeModel model(fake);
+  EXPECT_EQ(measure_row_costs(model).cost.size(), 17u);
+}
+
 TEST(RowCosts, WithoutRoomDraftingNeverPays) {
   FakeOptions fake;
   fake.pool = 4;
