@@ -57,5 +57,30 @@ INSTANTIATE_TEST_SUITE_P(Families, TinyLaws,
                                            Tiny{"qwen3_f16", {.family = "qwen3", .seed = 3}, Format::f16}),
                          [](const auto& info) { return info.param.name; });
 
+// Models with recurrent layers, mixtures and drafting heads: those of the golden logits.
+class HybridLaws : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(HybridLaws, OneAnswer) {
+  const Network network = open_network(std::filesystem::path(DRAFTHORSE_TEST_DATA) / "hybrid_goldens" / GetParam());
+  Subject subject;
+  subject.make = [&](int threads, const std::string& isa) { return make_model(network, threads, isa); };
+  if (network.mtp) {
+    subject.make_head = [&](Model& model) -> std::shared_ptr<Model> {
+      auto head = model.load_companion(*network.mtp);
+      if (!head) throw std::runtime_error(head.error().message);
+      return std::move(*head);
+    };
+  }
+  subject.prompts = mixed_prompts(network.vocab);
+  subject.answer = 24;
+  subject.isas = {"portable", "avx2", "avx512", "neon"};
+  expect_one_answer(subject, 6);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, HybridLaws,
+                         ::testing::Values("dense_thirds", "dense_fp32", "moe", "moe_nested", "qwen3_moe",
+                                           "qwen3_next"),
+                         [](const auto& info) { return std::string(info.param); });
+
 }  // namespace
 }  // namespace drafthorse::test
