@@ -532,6 +532,12 @@ EngineStats Engine::stats() const {
 }
 
 const Model& Engine::model() const { return *impl_->model; }
+std::vector<MemoryPart> Engine::memory() const {
+  std::vector<MemoryPart> parts = impl_->model->memory();
+  if (!impl_->options.head) return parts;
+  for (MemoryPart& part : impl_->options.head->memory()) parts.push_back({"head " + part.name, part.bytes});
+  return parts;
+}
 std::vector<double> Engine::row_cost() const { return impl_->row_cost; }
 
 }  // namespace drafthorse

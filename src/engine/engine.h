@@ -52,6 +52,8 @@ class Engine {
   void cancel(RequestId id);
   EngineStats stats() const;
   const Model& model() const;
+  // Of the model and, as "head weights" and so on, of the drafting head.
+  std::vector<MemoryPart> memory() const;
   // row_cost[n]: measured seconds of a step of n rows over one of 1 row, n = 1..16 (index 0 unused).
   std::vector<double> row_cost() const;
 

@@ -23,7 +23,7 @@ std::shared_ptr<ServedModel> served(const std::shared_ptr<LoadedModel>& model) {
   };
   out->prepare = [model](CompletionRequest request) { return prepare(*model, std::move(request)); };
   out->engine_stats = [model] { return model->engine->stats(); };
-  out->memory = [model] { return model->engine->model().memory(); };
+  out->memory = [model] { return model->engine->memory(); };
   return out;
 }
 
