@@ -59,7 +59,12 @@ void read_delta(ConfigReader& reader, HybridConfig& config) {
 
 // num_experts of 0 or less is a dense model, whatever its label.
 void read_moe(ConfigReader& reader, HybridConfig& config, const HybridRules& rules) {
-  const int64_t experts = reader.integer("num_experts").value_or(0);
+  const auto named = reader.integer("num_experts"), local = reader.integer("num_local_experts");
+  if (named && local && *named != *local) {
+    reader.fail(ErrorKind::corrupt, "num_local_experts",
+                fmt::format("it contradicts \"num_experts\": {} and {}", *local, *named));
+  }
+  const int64_t experts = named ? *named : local.value_or(0);
   const int64_t shared = reader.integer("shared_expert_intermediate_size").value_or(0);
   const auto only_mlp = reader.integers("mlp_only_layers").value_or(std::vector<int64_t>{});
   const int step = reader.size("decoder_sparse_step", 1);
