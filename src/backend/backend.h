@@ -71,6 +71,12 @@ struct MemoryPart {
   uint64_t bytes = 0;
 };
 
+// What a part of the blocks has taken since the model was loaded.
+struct TimePart {
+  std::string name;  // "attention", "gated delta rule", "feed-forward", "experts", "head"
+  double seconds = 0;
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -79,6 +85,8 @@ class Model {
   virtual int hidden() const { return 0; }      // width of hidden vectors
   virtual std::string description() const = 0;  // "cpu avx2, 2 threads"
   virtual std::vector<MemoryPart> memory() const = 0;
+  // Where runs spend their time; empty where a backend does not measure it.
+  virtual std::vector<TimePart> times() const { return {}; }
 
   virtual std::unique_ptr<State> new_state() = 0;
   // Keeps room for `positions` more positions of this state, through truncate, until the next call (0: gives it back).

@@ -72,6 +72,26 @@ TEST(RowKernels, EveryInstructionSetGivesTheSameBits) {
   }
 }
 
+TEST(RowKernels, GatesAndSumsGiveTheSameBits) {
+  std::mt19937 random(4);
+  for (int n : {1, 16, 20, 128, 575}) {
+    const Floats x = random_floats(random, n, 3), w = random_floats(random, n, 1);
+    expect_equal_tables(x, [&](const RowKernels& k, Floats& y) { k.sigmoid_times(y.data(), w.data(), n, y.data()); });
+    expect_equal_tables(x, [&](const RowKernels& k, Floats& y) { k.add_scaled(y.data(), w.data(), 0.3f, n); });
+    expect_equal_tables(x, [&](const RowKernels& k, Floats& y) { k.l2_norm(y.data(), 0.25f, n); });
+    Floats gated(n), sum = x, normed = x;
+    row_kernels("portable")->sigmoid_times(x.data(), w.data(), n, gated.data());
+    row_kernels("portable")->add_scaled(sum.data(), w.data(), 0.3f, n);
+    row_kernels("portable")->l2_norm(normed.data(), 0.25f, n);
+    const float r = 1.0f / std::sqrt(sum_squares32(x) + 1e-6f) * 0.25f;
+    for (int i = 0; i < n; ++i) {
+      EXPECT_EQ(gated[i], sigmoid_fixed(x[i]) * w[i]);
+      EXPECT_EQ(sum[i], std::fma(0.3f, w[i], x[i]));
+      EXPECT_EQ(normed[i], x[i] * r);
+    }
+  }
+}
+
 TEST(RowKernels, NormIsTheFormula) {
   std::mt19937 random(2);
   const Floats x = random_floats(random, 576, 2), w = random_floats(random, 576, 1);

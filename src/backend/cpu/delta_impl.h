@@ -10,9 +10,13 @@ template <class Isa>
 struct DeltaOf {
   static constexpr int W = Isa::width;
   using V = Lanes<W>;
-  static constexpr int C = kStripe / W;  // vectors of a stripe
+  static constexpr int kAll = kStripe / W;  // vectors of a stripe
+  // Several rows go in slices of a stripe whose sums all fit in registers: of two rows, four partial sums each.
+  static constexpr int kSlice = W == 4 ? 2 : 1;
   static constexpr int kSums = 4;
+  static constexpr int kReplay = 4;  // rows replayed while an element is in its register
 
+  template <int C>
   struct Sums {
     V at[kSums][C];
     [[gnu::always_inline]] void clear() {
@@ -36,55 +40,135 @@ struct DeltaOf {
     for (int j = 0; i < n; ++i, ++j) body(i, j);
   }
 
-  static void delta_row(const DeltaRows& rows, int row, float* state) {
-    const float* k = rows.k + int64_t(row) * rows.key_dim;
-    const float* q = rows.q + int64_t(row) * rows.key_dim;
-    const V g = broadcast<V>(rows.g[row * rows.gate_stride]), beta = broadcast<V>(rows.beta[row * rows.gate_stride]);
-    Sums sums;
+  // The last step of a sum over keys: delta of the vectors of `lane`.
+  template <int C>
+  [[gnu::always_inline]] static inline void make_delta(const DeltaRows& rows, int row, int lane, const Sums<C>& keys,
+                                                       V (&delta)[C]) {
+    const V beta = broadcast<V>(rows.beta[row * rows.gate_stride]);
+    for (int c = 0; c < C; ++c) {
+      const int64_t at = row * rows.value_stride + lane + c * W;
+      delta[c] = beta * (load_lanes<V>(rows.v + at) - keys.total(c));
+      if (rows.delta) store_lanes(rows.delta + at, delta[c]);
+    }
+  }
+
+  static void one_row(const DeltaRows& rows, float* state) {
+    const V g = broadcast<V>(rows.g[0]);
+    Sums<kAll> sums;
     sums.clear();
     elements(
         rows.key_dim, [&](int i, int j) __attribute__((always_inline)) {
-          const V ki = broadcast<V>(k[i]);
-          for (int c = 0; c < C; ++c) {
-            sums.at[j][c] = fma(g * load_lanes<V>(state + i * kStripe + c * W), ki, sums.at[j][c]);
+          const V k = broadcast<V>(rows.k[i]);
+          for (int c = 0; c < kAll; ++c) {
+            sums.at[j][c] = fma(g * load_lanes<V>(state + i * kStripe + c * W), k, sums.at[j][c]);
           }
         });
-    V delta[C];
-    for (int c = 0; c < C; ++c) {
-      delta[c] = beta * (load_lanes<V>(rows.v + row * rows.value_stride + c * W) - sums.total(c));
-      if (rows.delta) store_lanes(rows.delta + row * rows.value_stride + c * W, delta[c]);
-    }
+    V delta[kAll];
+    make_delta<kAll>(rows, 0, 0, sums, delta);
     sums.clear();
     elements(
         rows.key_dim, [&](int i, int j) __attribute__((always_inline)) {
-          const V ki = broadcast<V>(k[i]), qi = broadcast<V>(q[i]);
+          const V k = broadcast<V>(rows.k[i]), q = broadcast<V>(rows.q[i]);
+          for (int c = 0; c < kAll; ++c) {
+            float* at = state + i * kStripe + c * W;
+            const V s = fma(k, delta[c], g * load_lanes<V>(at));
+            store_lanes(at, s);
+            sums.at[j][c] = fma(s, q, sums.at[j][c]);
+          }
+        });
+    for (int c = 0; c < kAll; ++c) store_lanes(rows.y + c * W, sums.total(c));
+  }
+
+  // Between two rows an element holds g S of the next one, so that each row is one pass: it completes S and the sums of
+  // this row's y, and decays S and sums S k for the next. Every operation is that of delta.h.
+  static void several_rows(const DeltaRows& rows, int lane, float* state) {
+    constexpr int C = kSlice;
+    Sums<C> keys, queries;
+    keys.clear();
+    V g = broadcast<V>(rows.g[0]);
+    elements(
+        rows.key_dim, [&](int i, int j) __attribute__((always_inline)) {
+          const V k = broadcast<V>(rows.k[i]);
           for (int c = 0; c < C; ++c) {
             float* at = state + i * kStripe + c * W;
-            const V s = fma(ki, delta[c], g * load_lanes<V>(at));
+            const V s = g * load_lanes<V>(at);
             store_lanes(at, s);
-            sums.at[j][c] = fma(s, qi, sums.at[j][c]);
+            keys.at[j][c] = fma(s, k, keys.at[j][c]);
           }
         });
-    for (int c = 0; c < C; ++c) store_lanes(rows.y + row * rows.y_stride + c * W, sums.total(c));
+    for (int row = 0; row < rows.count; ++row) {
+      V delta[C];
+      make_delta<C>(rows, row, lane, keys, delta);
+      const float* k = rows.k + int64_t(row) * rows.key_dim;
+      const float* q = rows.q + int64_t(row) * rows.key_dim;
+      queries.clear();
+      if (row + 1 == rows.count) {
+        elements(
+            rows.key_dim, [&](int i, int j) __attribute__((always_inline)) {
+              for (int c = 0; c < C; ++c) {
+                float* at = state + i * kStripe + c * W;
+                const V s = fma(broadcast<V>(k[i]), delta[c], load_lanes<V>(at));
+                store_lanes(at, s);
+                queries.at[j][c] = fma(s, broadcast<V>(q[i]), queries.at[j][c]);
+              }
+            });
+      } else {
+        const float* next = k + rows.key_dim;
+        g = broadcast<V>(rows.g[(row + 1) * rows.gate_stride]);
+        keys.clear();
+        elements(
+            rows.key_dim, [&](int i, int j) __attribute__((always_inline)) {
+              for (int c = 0; c < C; ++c) {
+                float* at = state + i * kStripe + c * W;
+                const V s = fma(broadcast<V>(k[i]), delta[c], load_lanes<V>(at));
+                queries.at[j][c] = fma(s, broadcast<V>(q[i]), queries.at[j][c]);
+                const V decayed = g * s;
+                store_lanes(at, decayed);
+                keys.at[j][c] = fma(decayed, broadcast<V>(next[i]), keys.at[j][c]);
+              }
+            });
+      }
+      for (int c = 0; c < C; ++c) store_lanes(rows.y + row * rows.y_stride + lane + c * W, queries.total(c));
+    }
   }
 
   static void delta_rows(const DeltaRows& rows, float* state) {
-    for (int row = 0; row < rows.count; ++row) delta_row(rows, row, state);
+    if (rows.count == 1) return one_row(rows, state);
+    if (rows.count == 0) return;
+    for (int lane = 0; lane < kStripe; lane += kSlice * W) several_rows(rows, lane, state + lane);
+  }
+
+  // R rows, one after another on each element.
+  template <int R>
+  static void replay_rows(const DeltaTape& tape, int first, float* state) {
+    const float* k[R];
+    V g[R], delta[R][kAll];
+    for (int r = 0; r < R; ++r) {
+      const int64_t row = (first + r) * tape.stride;
+      k[r] = tape.k + row;
+      g[r] = broadcast<V>(tape.g[row]);
+      for (int c = 0; c < kAll; ++c) delta[r][c] = load_lanes<V>(tape.delta + row + c * W);
+    }
+    for (int i = 0; i < tape.key_dim; ++i) {
+      float* at = state + i * kStripe;
+      V s[kAll];
+      for (int c = 0; c < kAll; ++c) s[c] = load_lanes<V>(at + c * W);
+      for (int r = 0; r < R; ++r) {
+        const V ki = broadcast<V>(k[r][i]);
+        for (int c = 0; c < kAll; ++c) s[c] = fma(ki, delta[r][c], g[r] * s[c]);
+      }
+      for (int c = 0; c < kAll; ++c) store_lanes(at + c * W, s[c]);
+    }
   }
 
   static void delta_replay(const DeltaTape& tape, float* state) {
-    for (int row = 0; row < tape.count; ++row) {
-      const float* k = tape.k + row * tape.stride;
-      const V g = broadcast<V>(tape.g[row * tape.stride]);
-      V delta[C];
-      for (int c = 0; c < C; ++c) delta[c] = load_lanes<V>(tape.delta + row * tape.stride + c * W);
-      for (int i = 0; i < tape.key_dim; ++i) {
-        const V ki = broadcast<V>(k[i]);
-        for (int c = 0; c < C; ++c) {
-          float* at = state + i * kStripe + c * W;
-          store_lanes(at, fma(ki, delta[c], g * load_lanes<V>(at)));
-        }
-      }
+    int row = 0;
+    for (; row + kReplay <= tape.count; row += kReplay) replay_rows<kReplay>(tape, row, state);
+    switch (tape.count - row) {
+      case 1: return replay_rows<1>(tape, row, state);
+      case 2: return replay_rows<2>(tape, row, state);
+      case 3: return replay_rows<3>(tape, row, state);
+      default: return;
     }
   }
 

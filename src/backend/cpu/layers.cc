@@ -1,5 +1,6 @@
 // One pass of at most kMaxRows rows through the blocks.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "backend/cpu/model.h"
@@ -11,6 +12,13 @@ namespace drafthorse::cpu {
 template <class Function>
 void CpuModel::for_rows(int rows, int64_t width, Function&& fn) {
   cpu::for_rows(*pool_, rows, width, fn);
+}
+
+template <class Function>
+void CpuModel::timed(Part part, Function&& fn) {
+  const auto start = std::chrono::steady_clock::now();
+  fn();
+  seconds_[int(part)] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 void CpuModel::multiply(std::span<const MatmulJob> jobs, const Activations& activations) {
@@ -27,12 +35,15 @@ bool CpuModel::run_piece(Piece& piece, const std::function<bool()>& cancelled) {
   embed(piece);
   for (int layer = 0; layer < int(network_.blocks.size()); ++layer) {
     if (layer > 0 && cancelled && cancelled()) return false;
-    mixer(layer, piece);
+    const PackedBlock& block = network_.blocks[layer];
+    const bool attends = std::holds_alternative<PackedAttention>(block.mixer);
+    timed(attends ? Part::attention : Part::delta, [&] { mixer(layer, piece); });
     if (piece.rows.empty()) return true;
-    ffn(layer, piece.size());
+    const bool dense = std::holds_alternative<PackedMlp>(block.ffn);
+    timed(dense ? Part::mlp : Part::experts, [&] { ffn(layer, piece.size()); });
   }
   outputs(piece);
-  head(piece);
+  timed(Part::head, [&] { head(piece); });
   return true;
 }
 

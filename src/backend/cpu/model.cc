@@ -118,6 +118,15 @@ std::vector<MemoryPart> CpuModel::memory() const {
           {"buffers", buffers_.bytes + attend_->bytes() + delta_.bytes() + mixture_.bytes() + floats * sizeof(float)}};
 }
 
+std::vector<TimePart> CpuModel::times() const {
+  auto seconds = [&](Part part) { return seconds_[int(part)]; };
+  return {{"attention", seconds(Part::attention)},
+          {"gated delta rule", seconds(Part::delta)},
+          {"feed-forward", seconds(Part::mlp)},
+          {"experts", seconds(Part::experts)},
+          {"head", seconds(Part::head)}};
+}
+
 Status CpuModel::reserve(State& state, int positions) {
   KvState& kv = static_cast<KvState&>(state);
   if (positions < 0 || positions > context_ - kv.length()) {

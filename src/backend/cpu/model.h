@@ -29,6 +29,7 @@ class CpuModel final : public Model {
   int hidden() const override { return hidden_; }
   std::string description() const override;
   std::vector<MemoryPart> memory() const override;
+  std::vector<TimePart> times() const override;
   std::unique_ptr<State> new_state() override { return std::make_unique<KvState>(kv_); }
   Status reserve(State& state, int positions) override;
   RunOutput run(std::span<const BatchItem> batch, const std::function<bool()>& cancelled) override;
@@ -53,6 +54,7 @@ class CpuModel final : public Model {
     int size() const { return int(rows.size()); }
     bool all_wanted() const;
   };
+  enum class Part { attention, delta, mlp, experts, head };
   // Floats of each row of the piece, to be moved when rows go.
   struct RowsOf {
     float* data;
@@ -89,6 +91,8 @@ class CpuModel final : public Model {
   void place_keys(const PackedAttention& attention, const Row& row, int r, const KvState& state);
   void multiply(std::span<const MatmulJob> jobs, const Activations& activations);
   template <class Function>
+  void timed(Part part, Function&& fn);
+  template <class Function>
   void for_rows(int rows, int64_t width, Function&& fn);
   Activations& activations(int64_t inputs) { return buffers_.activations.at(inputs); }
   void set_rows(int rows);
@@ -110,6 +114,7 @@ class CpuModel final : public Model {
   Buffers buffers_;
   std::vector<float> head_rows_;   // rows that want logits, normed
   std::vector<float> logits_;      // [rows of the batch that ask, vocab]
+  double seconds_[5] = {};         // by Part
   std::vector<float> hidden_out_;  // [rows of the batch that ask, hidden]
 };
 
