@@ -8,6 +8,7 @@
 #include "completion/look_alikes.h"
 #include "completion/memory_budget.h"
 #include "completion/model_settings.h"
+#include "core/keyed_file.h"
 #include "draft/mtp_probe.h"
 
 namespace drafthorse {
@@ -26,14 +27,36 @@ constexpr std::string_view kProbeText =
     "    for name in names:\n        if name:\n            total += 1\n    return total\n```\n\nIt takes a list of names "
     "and returns how many of them are not empty. The answer for an empty list is zero.";
 
-// Gives the engine the network's drafting head. How it wants its input is tried where the checkpoint does not say.
+std::string input_text(const HeadInput& input) {
+  return fmt::format("{} {}", input.hidden == Hidden::before_norm ? "before_norm" : "after_norm",
+                     input.embedding_first ? "embedding_first" : "hidden_first");
+}
+
+// False, and nothing changed, for any other text.
+bool read_input(std::string_view text, HeadInput& input) {
+  for (Hidden hidden : {Hidden::after_norm, Hidden::before_norm}) {
+    for (bool first : {true, false}) {
+      const HeadInput candidate{hidden, first};
+      if (text != input_text(candidate)) continue;
+      input = candidate;
+      return true;
+    }
+  }
+  return false;
+}
+
+// Gives the engine the network's drafting head. How it wants its input is tried where the checkpoint does not say, and
+// remembered beside the row costs.
 Status add_head(Model& model, const Network& network, const Tokenizer& tokenizer, EngineOptions& engine) {
   HeadInput input{network.mtp_hidden, network.mtp->joined_input->embedding_first};
-  if (!network.mtp_hidden_known) {
+  const std::string key =
+      fmt::format("head input | {} | {}", network.checkpoint->identity(), network.mtp->checkpoint->identity());
+  if (!network.mtp_hidden_known && !read_input(read_keyed(engine.policy_cache, key), input)) {
     const std::vector<int32_t> text = tokenizer.encode(kProbeText);
     Result<ProbedHead> probed = probe_head(model, network, text);
     if (!probed) return probed.error().with_context("the drafting head");
     input = probed->input;
+    (void)write_keyed(engine.policy_cache, key, input_text(input));
   }
   Network head = *network.mtp;
   head.joined_input->embedding_first = input.embedding_first;

@@ -3,19 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 
-#include <unistd.h>
-
 #include <fmt/format.h>
+
+#include "core/keyed_file.h"
 
 namespace drafthorse {
 namespace {
 
 constexpr int kPrefix = 8;              // positions before the measured rows
-constexpr size_t kKeptKeys = 64;        // of one cache file
 constexpr double kSlowStep = 0.15;      // seconds of a 1-row step from which on fewer sizes are measured
 constexpr int kProbedRows = 8;          // of the probe that holds kept costs against this moment
 constexpr double kProbingTime = 0.15;   // seconds after which the probe ends
@@ -79,19 +76,6 @@ void interpolate(std::vector<double>& cost) {
     cost[static_cast<size_t>(n)] = cost[static_cast<size_t>(n) - 1] + slope;
   for (int n = 2; n <= kMeasuredRows; ++n)
     cost[static_cast<size_t>(n)] = std::max(cost[static_cast<size_t>(n)], cost[static_cast<size_t>(n) - 1]);
-}
-
-std::string one_line(std::string key) {
-  for (char& c : key)
-    if (c == '\n' || c == '\r' || c == '\t') c = ' ';
-  return key;
-}
-
-std::vector<std::string> read_lines(const std::string& file) {
-  std::vector<std::string> lines;
-  std::ifstream in(file);
-  for (std::string line; lines.size() < 4 * kKeptKeys && std::getline(in, line);) lines.push_back(line);
-  return lines;
 }
 
 }  // namespace
@@ -160,44 +144,23 @@ std::vector<double> row_costs_for(Model& model, const std::string& file, const s
 }
 
 RowCosts read_row_costs(const std::string& file, const std::string& key) {
-  if (file.empty()) return {};
-  const std::string prefix = one_line(key) + "\t";
-  for (const auto& line : read_lines(file)) {
-    if (!line.starts_with(prefix)) continue;
-    std::istringstream in(line.substr(prefix.size()));
-    RowCosts costs{0, {0}};
-    in >> costs.one;
-    for (double c; in >> c;) costs.cost.push_back(c);
-    const auto& cost = costs.cost;
-    const bool sound = costs.one >= 0 && costs.one < 1e6 && cost.size() == kMeasuredRows + 1 &&
-                       std::is_sorted(cost.begin(), cost.end()) &&
-                       std::all_of(cost.begin() + 1, cost.end(), [](double c) { return c >= 1 && c <= 1000; });
-    return sound ? costs : RowCosts{};
-  }
-  return {};
+  const std::string value = read_keyed(file, key);
+  if (value.empty()) return {};
+  std::istringstream in(value);
+  RowCosts costs{0, {0}};
+  in >> costs.one;
+  for (double c; in >> c;) costs.cost.push_back(c);
+  const auto& cost = costs.cost;
+  const bool sound = costs.one >= 0 && costs.one < 1e6 && cost.size() == kMeasuredRows + 1 &&
+                     std::is_sorted(cost.begin(), cost.end()) &&
+                     std::all_of(cost.begin() + 1, cost.end(), [](double c) { return c >= 1 && c <= 1000; });
+  return sound ? costs : RowCosts{};
 }
 
 bool write_row_costs(const std::string& file, const std::string& key, const RowCosts& costs) {
-  if (file.empty()) return false;
-  const std::string prefix = one_line(key) + "\t";
-  auto lines = read_lines(file);
-  std::erase_if(lines, [&](const std::string& line) { return line.starts_with(prefix); });
-  std::string line = prefix + fmt::format("{:.6g}", costs.one);
-  for (size_t n = 1; n < costs.cost.size(); ++n) line += fmt::format(" {:.4f}", costs.cost[n]);
-  lines.push_back(line);
-  if (lines.size() > kKeptKeys) lines.erase(lines.begin(), lines.end() - kKeptKeys);
-
-  std::error_code ignored;
-  const std::filesystem::path path(file);
-  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
-  const std::string partial = fmt::format("{}.{}", file, ::getpid());
-  {
-    std::ofstream out(partial, std::ios::trunc);
-    for (const auto& l : lines) out << l << '\n';
-    if (!out.flush()) return false;
-  }
-  std::filesystem::rename(partial, path, ignored);
-  return !ignored;
+  std::string value = fmt::format("{:.6g}", costs.one);
+  for (size_t n = 1; n < costs.cost.size(); ++n) value += fmt::format(" {:.4f}", costs.cost[n]);
+  return write_keyed(file, key, value);
 }
 
 }  // namespace drafthorse
