@@ -33,16 +33,29 @@ void feed(Model& model, State& state, std::span<const int32_t> tokens) {
   (void)model.run({&item, 1});
 }
 
+// Seconds of one decode step, whole and by part.
+struct Decode {
+  double seconds = 0;
+  std::vector<TimePart> parts;
+};
+
 // From the position after `before`.
-double decode_seconds(Model& model, State& state, std::span<const int32_t> before, std::span<const int32_t> tokens) {
+Decode measure_decode(Model& model, State& state, std::span<const int32_t> before, std::span<const int32_t> tokens) {
   const int depth = int(before.size());
   if (state.length() < depth) feed(model, state, before);
-  const double time = seconds([&] {
+  const std::vector<TimePart> start = model.times();
+  Decode decode;
+  decode.seconds = seconds([&] {
     for (size_t i = 0; i < tokens.size(); ++i) feed(model, state, tokens.subspan(i, 1));
   });
+  decode.seconds /= double(tokens.size());
+  decode.parts = model.times();
+  for (size_t p = 0; p < decode.parts.size(); ++p) {
+    decode.parts[p].seconds = (decode.parts[p].seconds - start[p].seconds) / double(tokens.size());
+  }
   // Recurrent parts do not go back: the next measurement feeds `before` again.
   state.truncate(depth >= state.earliest() ? depth : 0);
-  return time / double(tokens.size());
+  return decode;
 }
 
 bool has_mixture(const Network& network) {
@@ -83,12 +96,16 @@ Result<ModelBench> bench_model(const Network& network, Model& model, int threads
   }
   bench.prefill_tokens_per_second = options.prefill_rows / median(times);
 
-  times.clear();
   const std::span<const int32_t> next = all.subspan(size_t(options.depth), size_t(options.tokens));
+  std::vector<Decode> decodes;
   for (int i = 0; i < std::max(options.repeats, 1); ++i) {
-    times.push_back(decode_seconds(model, *state, all.first(size_t(options.depth)), next));
+    decodes.push_back(measure_decode(model, *state, all.first(size_t(options.depth)), next));
   }
-  bench.decode_tokens_per_second = 1 / median(times);
+  const auto middle = decodes.begin() + decodes.size() / 2;
+  std::nth_element(decodes.begin(), middle, decodes.end(),
+                   [](const Decode& a, const Decode& b) { return a.seconds < b.seconds; });
+  bench.decode_tokens_per_second = 1 / middle->seconds;
+  bench.decode_parts = middle->parts;
 
   uint64_t weights = 0;
   for (const MemoryPart& part : model.memory()) weights += part.name == "weights" ? part.bytes : 0;

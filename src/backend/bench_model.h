@@ -20,6 +20,7 @@ struct ModelBench {
   double read_bytes_per_second = 0;      // bytes_per_token * decode_tokens_per_second
   double bandwidth = 0;                  // measure_read_bandwidth of as many threads, bytes a second
   double bandwidth_share = 0;            // read_bytes_per_second / bandwidth
+  std::vector<TimePart> decode_parts;    // seconds of one decode step by part, where the backend measures them
 };
 
 // `threads`: of the model, for the bandwidth measurement. Error: context_length when depth and tokens do not fit,

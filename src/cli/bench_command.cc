@@ -20,13 +20,26 @@ constexpr double kGiga = 1e9;
 int thread_count(const Options& options) { return options.threads > 0 ? options.threads : read_cpu_limits().workers(); }
 
 json::object bench_json(const ModelBench& bench, int depth) {
+  json::object parts;
+  for (const TimePart& part : bench.decode_parts) parts[part.name] = part.seconds;
   return {{"depth", depth},
           {"decode_tokens_per_second", bench.decode_tokens_per_second},
           {"prefill_tokens_per_second", bench.prefill_tokens_per_second},
           {"bytes_per_token", bench.bytes_per_token},
           {"read_bytes_per_second", bench.read_bytes_per_second},
           {"read_bandwidth", bench.bandwidth},
-          {"bandwidth_share", bench.bandwidth_share}};
+          {"bandwidth_share", bench.bandwidth_share},
+          {"decode_seconds_by_part", parts}};
+}
+
+// "  of a decode step: attention 1.20 ms, …", the parts that the model has.
+std::string parts_line(const ModelBench& bench) {
+  std::string text;
+  for (const TimePart& part : bench.decode_parts) {
+    if (part.seconds == 0) continue;
+    text += fmt::format("{}{} {:.2f} ms", text.empty() ? "" : ", ", part.name, part.seconds * 1e3);
+  }
+  return text.empty() ? text : fmt::format("{:>8} {}\n", "", text);
 }
 
 Status bench_model_command(const Options& options) {
@@ -55,6 +68,7 @@ Status bench_model_command(const Options& options) {
                bench->decode_tokens_per_second, bench->prefill_tokens_per_second,
                static_cast<double>(bench->bytes_per_token) / 1e6, bench->read_bytes_per_second / kGiga,
                bench->bandwidth / kGiga, bench->bandwidth_share * 100);
+    fmt::print("{}", parts_line(*bench));
     std::fflush(stdout);
   }
   if (options.json) {

@@ -32,5 +32,26 @@ TEST(BenchModel, FiguresFitTogetherAndTheModelIsLeftAsItWas) {
   EXPECT_EQ(bench_model(random.network, *model, 1, bench).error().kind, ErrorKind::context_length);
 }
 
+TEST(BenchModel, OfAHybridCountsItsStateAndTheExpertsOfOneToken) {
+  const RandomNetwork random(hybrid_moe_options());
+  BackendOptions options = cpu();
+  options.context = 256;
+  const std::unique_ptr<Model> model = load(random.network, options);
+  const ModelBenchOptions bench{.tokens = 4, .depth = 100, .prefill_rows = 64, .repeats = 2};
+  const Result<ModelBench> result = bench_model(random.network, *model, 1, bench);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  // Two delta nets of 4 heads of 32 x 32, and in two attention blocks 512 bytes for each of 102 positions.
+  EXPECT_EQ(result->bytes_per_token, bytes_per_token(random.network) + 2 * 4 * 32 * 32 * 4 + 102 * 2 * 512);
+  EXPECT_LT(result->bytes_per_token, model->memory()[0].bytes);
+  double parts = 0;
+  for (const TimePart& part : result->decode_parts) {
+    EXPECT_EQ(part.seconds > 0, part.name != "feed-forward") << part.name;
+    parts += part.seconds;
+  }
+  EXPECT_LT(parts * result->decode_tokens_per_second, 1.0);
+  const std::unique_ptr<State> state = model->new_state();
+  EXPECT_TRUE(model->reserve(*state, 256).ok());
+}
+
 }  // namespace
 }  // namespace drafthorse
