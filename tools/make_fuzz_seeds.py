@@ -166,6 +166,87 @@ def dictionary(words):
     return "".join(f'"{quote(word)}"\n' for word in sorted(set(words))).encode()
 
 
+H, V, I, E, HEAD, DK = 4, 8, 6, 2, 8, 4  # sizes of the models below; two heads of each kind, but one for keys and values
+
+
+def network(settings, tensors, gguf=False):
+    """tensors: (name, shape). The fuzz target gives them bytes."""
+    listed = [[name, "f32", list(shape)] for name, shape in tensors]
+    return json.dumps({"gguf": gguf, "settings": settings, "tensors": listed}).encode()
+
+
+def attention(p, names):
+    q, k, v, o, qn, kn = names
+    return [(p + q, (4 * HEAD, H)), (p + k, (HEAD, H)), (p + v, (HEAD, H)), (p + o, (H, 2 * HEAD)), (p + qn, (HEAD,)),
+            (p + kn, (HEAD,))]
+
+
+def hybrid(settings, mixture, fused):
+    """A DeltaNet block, an attention block and a drafting head, as Hugging Face names them."""
+    names = [f"self_attn.{x}.weight" for x in ("q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm")]
+
+    def ffn(p):
+        if not mixture:
+            return [(p + "gate_proj.weight", (I, H)), (p + "up_proj.weight", (I, H)), (p + "down_proj.weight", (H, I))]
+        return [(p + "gate.weight", (E, H)), (p + "experts.gate_up_proj", (E, 2 * I, H)),
+                (p + "experts.down_proj", (E, H, I)), (p + "shared_expert_gate.weight", (1, H)),
+                (p + "shared_expert.gate_proj.weight", (I, H)), (p + "shared_expert.up_proj.weight", (I, H)),
+                (p + "shared_expert.down_proj.weight", (H, I))]
+
+    def around(p, mixer):
+        return [(p + "input_layernorm.weight", (H,)), (p + "post_attention_layernorm.weight", (H,)), *mixer,
+                *ffn(p + "mlp.")]
+
+    d = "model.layers.0.linear_attn."
+    split = [(d + "in_proj_qkv.weight", (4 * DK, H)), (d + "in_proj_z.weight", (2 * DK, H)),
+             (d + "in_proj_b.weight", (2, H)), (d + "in_proj_a.weight", (2, H))]
+    together = [(d + "in_proj_qkvz.weight", (6 * DK, H)), (d + "in_proj_ba.weight", (4, H))]
+    delta = [*(together if fused else split), (d + "conv1d.weight", (4 * DK, 1, 4)), (d + "A_log", (2,)),
+             (d + "dt_bias", (2,)), (d + "norm.weight", (DK,)), (d + "out_proj.weight", (H, 2 * DK))]
+    head = [("mtp.fc.weight", (H, 2 * H)), ("mtp.norm.weight", (H,)), ("mtp.pre_fc_norm_embedding.weight", (H,)),
+            ("mtp.pre_fc_norm_hidden.weight", (H,)), *around("mtp.layers.0.", attention("mtp.layers.0.", names))]
+    trunk = [("model.embed_tokens.weight", (V, H)), ("model.norm.weight", (H,)), *around("model.layers.0.", delta),
+             *around("model.layers.1.", attention("model.layers.1.", names))]
+    config = {"vocab_size": V, "hidden_size": H, "num_hidden_layers": 2, "num_attention_heads": 2,
+              "num_key_value_heads": 1, "head_dim": HEAD, "max_position_embeddings": 64, "full_attention_interval": 2,
+              "linear_num_key_heads": 1, "linear_num_value_heads": 2, "linear_key_head_dim": DK,
+              "linear_value_head_dim": DK, "rope_parameters": {"rope_theta": 10000.0}, **settings}
+    if mixture:
+        config |= {"num_experts": E, "num_experts_per_tok": 1, "moe_intermediate_size": I,
+                   "shared_expert_intermediate_size": I}
+    else:
+        config["intermediate_size"] = I
+    return network(config, trunk + head)
+
+
+def hybrid_gguf():
+    """The mixture of hybrid(), as GGUF names it."""
+    def around(p, mixer):
+        return [(p + "attn_norm.weight", (H,)), (p + "post_attention_norm.weight", (H,)), *mixer,
+                (p + "ffn_gate_inp.weight", (E, H)), (p + "ffn_gate_exps.weight", (E, I, H)),
+                (p + "ffn_up_exps.weight", (E, I, H)), (p + "ffn_down_exps.weight", (E, H, I)),
+                (p + "ffn_gate_inp_shexp.weight", (H,)), (p + "ffn_gate_shexp.weight", (I, H)),
+                (p + "ffn_up_shexp.weight", (I, H)), (p + "ffn_down_shexp.weight", (H, I))]
+
+    names = [f"attn_{x}.weight" for x in ("q", "k", "v", "output", "q_norm", "k_norm")]
+    d = "blk.0."
+    delta = [(d + "attn_qkv.weight", (4 * DK, H)), (d + "attn_gate.weight", (2 * DK, H)), (d + "ssm_beta.weight", (2, H)),
+             (d + "ssm_alpha.weight", (2, H)), (d + "ssm_conv1d.weight", (4 * DK, 4)), (d + "ssm_a", (2,)),
+             (d + "ssm_dt.bias", (2,)), (d + "ssm_norm.weight", (DK,)), (d + "ssm_out.weight", (H, 2 * DK))]
+    head = [("blk.2.nextn.eh_proj.weight", (H, 2 * H)), ("blk.2.nextn.enorm.weight", (H,)),
+            ("blk.2.nextn.hnorm.weight", (H,)), ("blk.2.nextn.shared_head_norm.weight", (H,))]
+    tensors = [("token_embd.weight", (V, H)), ("output_norm.weight", (H,)), *around("blk.0.", delta),
+               *around("blk.1.", attention("blk.1.", names)), *around("blk.2.", attention("blk.2.", names)), *head]
+    a = "qwen35moe."
+    metadata = {"general.architecture": "qwen35moe", a + "context_length": 64, a + "embedding_length": H,
+                a + "block_count": 3, a + "attention.head_count": 2, a + "attention.head_count_kv": [0, 1, 1],
+                a + "attention.key_length": HEAD, a + "rope.dimension_count": 2, a + "ssm.conv_kernel": 4,
+                a + "ssm.state_size": DK, a + "ssm.group_count": 1, a + "ssm.time_step_rank": 2,
+                a + "ssm.inner_size": 2 * DK, a + "full_attention_interval": 2, a + "nextn_predict_layers": 1,
+                a + "expert_count": E, a + "expert_used_count": 1, a + "expert_feed_forward_length": I}
+    return network(metadata, tensors, True)
+
+
 def weights():
     small = [("a", 0, (4, 2)), ("b", 2, (32, 3))]
     blocks = [(f"t{kind}", kind, (elements, 2)) for kind, (elements, _) in BLOCKS.items()]
@@ -180,6 +261,17 @@ def weights():
         "fuzz_safetensors/override": safetensors(affine, {"quantization": {"m": {"bits": 4, "group_size": 64}}}),
         "fuzz_safetensors/nvfp4": safetensors(nvfp4, {"quantization_config": {"mode": "nvfp4"}}),
     }
+
+
+def networks():
+    seeds = {
+        "fuzz_network/dense": hybrid({"model_type": "qwen3_5_text"}, False, False),
+        "fuzz_network/mixture": hybrid({"model_type": "qwen3_5_moe_text"}, True, False),
+        "fuzz_network/next": hybrid({"model_type": "qwen3_next"}, True, True),
+        "fuzz_network/gguf": hybrid_gguf(),
+    }
+    words = set().union(*(names_in(json.loads(seed)) for seed in seeds.values()))
+    return {**seeds, "fuzz_network.dict": dictionary({f'"{word}"' for word in words})}
 
 
 def texts():
@@ -205,7 +297,7 @@ def texts():
 
 def main():
     out = pathlib.Path(sys.argv[1])
-    for name, content in {**weights(), **texts()}.items():
+    for name, content in {**weights(), **networks(), **texts()}.items():
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

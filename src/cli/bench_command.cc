@@ -47,7 +47,7 @@ Status bench_model_command(const Options& options) {
   if (!located) return located.error();
   auto checkpoint = Checkpoint::open(located->path);
   if (!checkpoint) return checkpoint.error();
-  auto network = read_network(*checkpoint);
+  auto network = read_network(*checkpoint, {.mtp = located->mtp});
   if (!network) return network.error();
   auto model = load_model(*network, located->backend);
   if (!model) return model.error();

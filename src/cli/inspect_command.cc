@@ -39,7 +39,7 @@ Result<Inspection> inspect(const Options& options) {
   auto checkpoint = Checkpoint::open(located->path);
   if (!checkpoint) return checkpoint.error();
   result.checkpoint = *checkpoint;
-  auto network = read_network(*checkpoint);
+  auto network = read_network(*checkpoint, {.mtp = located->mtp});
   if (!network) return network.error();
   result.network = std::move(*network);
   auto tokenizer = load_tokenizer(**checkpoint);
@@ -71,15 +71,33 @@ std::string token_text(const Inspection& inspection, int32_t id) {
   return std::string(inspection.tokenizer->token_bytes(id));
 }
 
-json::object inspection_json(const Inspection& inspection) {
-  const Network& network = inspection.network;
-  json::array kinds, stops;
+json::array kinds_json(const Network& network) {
+  json::array kinds;
   for (const BlockKind& kind : block_kinds(network)) {
     kinds.push_back({{"blocks", json::value_from(kind.blocks)},
                      {"summary", kind.summary},
                      {"bytes", kind.bytes},
                      {"parts", rows_json(kind.rows)}});
   }
+  return kinds;
+}
+
+// null for a model without a drafting head.
+json::value head_json(const Network& network) {
+  if (!network.mtp) return nullptr;
+  const Network& head = *network.mtp;
+  return {{"path", head.checkpoint->path().string()},
+          {"hidden", network.mtp_hidden == Hidden::before_norm ? "pre_norm" : "post_norm"},
+          {"hidden_known", network.mtp_hidden_known},
+          {"embedding_first", !head.joined_input || head.joined_input->embedding_first},
+          {"block_kinds", kinds_json(head)},
+          {"outside", rows_json(head_rows(head))},
+          {"bytes_per_token", bytes_per_token(head)}};
+}
+
+json::object inspection_json(const Inspection& inspection) {
+  const Network& network = inspection.network;
+  json::array stops;
   for (int32_t id : inspection.stop_tokens) stops.push_back({{"id", id}, {"text", token_text(inspection, id)}});
   json::object tokenizer = {{"vocab_size", inspection.tokenizer->vocab_size()},
                             {"added_tokens", inspection.tokenizer->added_tokens().size()},
@@ -92,8 +110,9 @@ json::object inspection_json(const Inspection& inspection) {
           {"vocab", network.vocab},
           {"blocks", network.blocks.size()},
           {"context_length", network.context_length},
-          {"block_kinds", kinds},
+          {"block_kinds", kinds_json(network)},
           {"outside", rows_json(outer_rows(network))},
+          {"mtp", head_json(network)},
           {"bytes_per_token", inspection.bytes_per_token},
           {"tokenizer", tokenizer},
           {"chat_template", inspection.templates.chat != nullptr},
@@ -122,6 +141,22 @@ std::string printable(const std::string& text) {
   return result;
 }
 
+void print_kinds(const Network& network) {
+  for (const BlockKind& kind : block_kinds(network)) {
+    fmt::print("\n{} x block {} ({} each): {}\n", kind.blocks.size(), ranges_text(kind.blocks), human_bytes(kind.bytes),
+               kind.summary);
+    print_rows(kind.rows);
+  }
+}
+
+void print_head(const Network& network) {
+  if (!network.mtp) return;
+  fmt::print("\ndrafting head {}: {}; reads {} a token\n", network.mtp->checkpoint->path().string(),
+             describe_head(network), human_bytes(bytes_per_token(*network.mtp)));
+  print_rows(head_rows(*network.mtp));
+  print_kinds(*network.mtp);
+}
+
 void print_network(const Inspection& inspection) {
   const Network& network = inspection.network;
   fmt::print("{}\n", inspection.checkpoint->path().string());
@@ -129,11 +164,8 @@ void print_network(const Inspection& inspection) {
              printable(network.name), network.family, network.blocks.size(), network.hidden, network.vocab,
              network.context_length);
   print_rows(outer_rows(network));
-  for (const BlockKind& kind : block_kinds(network)) {
-    fmt::print("\n{} x block {} ({} each): {}\n", kind.blocks.size(), ranges_text(kind.blocks), human_bytes(kind.bytes),
-               kind.summary);
-    print_rows(kind.rows);
-  }
+  print_kinds(network);
+  print_head(network);
 }
 
 void print_text_side(const Inspection& inspection) {

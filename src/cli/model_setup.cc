@@ -24,6 +24,7 @@ SourceOptions source_options(const Options& options) {
 LoadOptions load_options(const Options& options, const std::filesystem::path& path) {
   LoadOptions load;
   load.path = path.string();
+  load.mtp = options.mtp;
   load.id = options.model_id;
   load.backend.backend = options.backend;
   load.backend.threads = options.threads;

@@ -71,6 +71,7 @@ std::string describe(const Attention& attention) {
                                  attention.kv_heads, attention.head_dim);
   if (attention.rope.dims > 0)
     text += fmt::format(", rope on {}{}", attention.rope.dims, attention.rope.interleaved ? " (interleaved)" : "");
+  if (attention.gated) text += ", output gate";
   if (attention.window > 0) text += fmt::format(", window {}", attention.window);
   if (attention.softcap > 0) text += fmt::format(", softcap {}", attention.softcap);
   return text;
@@ -81,8 +82,10 @@ std::string describe(const Mlp& mlp) {
 }
 
 std::string describe(const DeltaNet& delta) {
-  return fmt::format("delta net of {} value heads of {}, {} key heads of {}, convolution over {}", delta.value_heads,
-                     delta.value_dim, delta.key_heads, delta.key_dim, delta.kernel);
+  return fmt::format("delta net of {} value heads of {}, {} key heads of {}, convolution over {}{}{}",
+                     delta.value_heads, delta.value_dim, delta.key_heads, delta.key_dim, delta.kernel,
+                     delta.gate == Activation::sigmoid ? ", sigmoid gate" : "",
+                     delta.tiled_heads ? ", tiled heads" : "");
 }
 
 std::string describe(const Moe& moe) {
@@ -144,6 +147,25 @@ std::vector<TableRow> outer_rows(const Network& network) {
   add_norm(rows, "final norm", network.final_norm);
   if (!network.tied_head) add_linear(rows, "head", network.head);
   return rows;
+}
+
+std::vector<TableRow> head_rows(const Network& head) {
+  std::vector<TableRow> rows;
+  if (head.joined_input) {
+    add_norm(rows, "norm of embedding", head.joined_input->embedding_norm);
+    add_norm(rows, "norm of hidden", head.joined_input->hidden_norm);
+    add_linear(rows, "joins both", head.joined_input->fc);
+  }
+  add_norm(rows, "final norm", head.final_norm);
+  return rows;
+}
+
+std::string describe_head(const Network& network) {
+  const bool embedding_first = !network.mtp || !network.mtp->joined_input || network.mtp->joined_input->embedding_first;
+  return fmt::format("joined with hidden vectors {} the final norm ({}), {} first",
+                     network.mtp_hidden == Hidden::before_norm ? "before" : "after",
+                     network.mtp_hidden_known ? "as the checkpoint says" : "to be probed",
+                     embedding_first ? "embedding" : "hidden");
 }
 
 std::string ranges_text(const std::vector<int>& indices) {

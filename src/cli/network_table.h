@@ -27,6 +27,10 @@ struct BlockKind {
 std::vector<BlockKind> block_kinds(const Network& network);
 // Embedding, final norm and head (left out when tied).
 std::vector<TableRow> outer_rows(const Network& network);
+// Of a drafting head: what joins its input, and its final norm; embedding and head are the model's.
+std::vector<TableRow> head_rows(const Network& head);
+// "joined with hidden vectors after the final norm, as the checkpoint says; embedding first".
+std::string describe_head(const Network& network);
 std::string format_text(const TensorView& tensor);
 // {0, 1, 2, 5, 7, 8} is "0-2, 5, 7-8".
 std::string ranges_text(const std::vector<int>& indices);

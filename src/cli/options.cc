@@ -70,7 +70,16 @@ void add_machine(CLI::App& app, Options& options) {
   add_cpu(app, options);
 }
 
+void add_head(CLI::App& app, Options& options) {
+  app.add_option(
+         "--mtp", options.mtp,
+         "File or folder with the model's multi-token prediction head, where it is not in the model or beside it")
+      ->type_name("PATH")
+      ->group("Drafting");
+}
+
 void add_drafting(CLI::App& app, Options& options) {
+  add_head(app, options);
   app.add_option("--draft", options.draft, "Drafting: changes the speed, never the text")
       ->check(CLI::IsMember(std::vector<std::string>(kDraftModes.begin(), kDraftModes.end())))
       ->group("Drafting");
@@ -197,6 +206,7 @@ void add_looking(CLI::App& root, Options& options) {
   CLI::App& inspect =
       *root.add_subcommand("inspect", "What a model is made of, and how fast it can be on this machine");
   add_model(inspect, options);
+  add_head(inspect, options);
   add_json(inspect, options);
   add_machine(inspect, options);
 
@@ -207,6 +217,7 @@ void add_looking(CLI::App& root, Options& options) {
   for (CLI::App* app : {&kernels, &model}) {
     if (app == &model) {
       add_model(*app, options);
+      add_head(*app, options);
       add_machine(*app, options);
     } else {
       add_cpu(*app, options);

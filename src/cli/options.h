@@ -24,6 +24,7 @@ struct Options {
   // The model and how it runs.
   std::string model;  // empty: the default model
   std::filesystem::path models_dir;
+  std::string mtp;  // where the drafting head lies; empty: in the model or beside it
   std::string backend = "auto", isa = "auto", draft = "auto";
   int threads = 0, context = 0;          // 0: chosen
   uint64_t memory = 0;                   // bytes; 0: chosen

@@ -37,6 +37,7 @@ struct LoadedModel {
 
 struct LoadOptions {
   std::string path;  // file or folder on disk (names are resolved by cli/hub)
+  std::string mtp;   // file or folder with the drafting head; empty: in the model or beside it
   std::string id;    // empty: from the file or folder name
   BackendOptions backend;
   EngineOptions engine;

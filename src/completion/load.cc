@@ -72,7 +72,7 @@ Status add_head(Model& model, const Network& network, const Tokenizer& tokenizer
 Result<std::shared_ptr<LoadedModel>> load(const LoadOptions& options, const Progress& progress) {
   auto checkpoint = Checkpoint::open(options.path);
   if (!checkpoint) return checkpoint.error();
-  auto network = read_network(*checkpoint);
+  auto network = read_network(*checkpoint, {.mtp = options.mtp});
   if (!network) return network.error();
 
   auto model = std::make_shared<LoadedModel>();

@@ -44,16 +44,18 @@ Attention BlockReader::attention(const std::string& prefix, const Rope& rope, in
   return attention;
 }
 
-// Hugging Face keeps it as [channels, 1, kernel], MLX as [channels, kernel, 1], GGUF as [channels, kernel]: the same
-// values in the same order.
+// Hugging Face keeps it as [channels, 1, kernel], MLX as [channels, kernel, 1] (its norms are converted too), GGUF as
+// [channels, kernel]: the same values in the same order.
 TensorView BlockReader::convolution(const std::string& name) {
   const int64_t channels = config_.delta.channels(), kernel = config_.delta.kernel;
-  std::vector<int64_t> shape = {channels, 1, kernel};
-  for (const std::vector<int64_t>& other : {std::vector{channels, kernel, int64_t{1}}, std::vector{channels, kernel}}) {
-    if (const TensorView* tensor = source_.find(name); tensor && tensor->shape == other) shape = other;
+  const std::vector<int64_t> flat = {channels, kernel}, raw = {channels, 1, kernel}, converted = {channels, kernel, 1};
+  std::vector<int64_t> shape = is_gguf() ? flat : norm_offset_ != 0 ? raw : converted;
+  const TensorView* tensor = source_.find(name);
+  for (const auto& other : {flat, raw, converted}) {
+    if (tensor && tensor->shape == other) shape = other;
   }
   TensorView conv = source_.plain(name, shape);
-  conv.shape = {channels, kernel};
+  conv.shape = flat;
   return conv;
 }
 
@@ -112,7 +114,7 @@ Moe BlockReader::moe(const std::string& prefix) {
     const std::string name = weight(join(prefix, names_.shared_router));
     const TensorView* gate = source_.find(name);
     moe.shared_gate.emplace();
-    if (gate && gate->shape.size() == 1) {
+    if (gate ? gate->shape.size() == 1 : is_gguf()) {
       moe.shared_gate->weight = source_.vector(name, config_.dense.hidden);
       moe.shared_gate->weight.shape = {1, config_.dense.hidden};
     } else {

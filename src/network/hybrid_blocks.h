@@ -24,6 +24,7 @@ class BlockReader {
   Norm norm(const std::string& name, int64_t size);
 
  private:
+  bool is_gguf() const { return source_.checkpoint().kind() == Checkpoint::Kind::gguf; }
   Attention attention(const std::string& prefix, const Rope& rope, int window);
   DeltaNet delta_net(const std::string& prefix);
   TensorView convolution(const std::string& name);

@@ -43,10 +43,12 @@ void read_linear_layers(ConfigReader& reader, HybridConfig& config) {
 }
 
 void read_delta(ConfigReader& reader, HybridConfig& config) {
-  config.delta.key_heads = reader.required_size("linear_num_key_heads");
-  config.delta.value_heads = reader.required_size("linear_num_value_heads");
-  config.delta.key_dim = reader.required_size("linear_key_head_dim");
-  config.delta.value_dim = reader.required_size("linear_value_head_dim");
+  const bool used = std::find(config.linear.begin(), config.linear.end(), true) != config.linear.end();
+  const auto size = [&](const char* key) { return used ? reader.required_size(key) : reader.size(key, 0); };
+  config.delta.key_heads = size("linear_num_key_heads");
+  config.delta.value_heads = size("linear_num_value_heads");
+  config.delta.key_dim = size("linear_key_head_dim");
+  config.delta.value_dim = size("linear_value_head_dim");
   config.delta.kernel = reader.size("linear_conv_kernel_dim", 4);
   const std::string gate = reader.text("output_gate_type").value_or("silu");
   if (gate == "sigmoid") {
@@ -125,7 +127,7 @@ HybridConfig read_text(ConfigReader& reader, const HybridRules& rules) {
   if (rules.hybrid) {
     reader.expect_boolean("use_sliding_window", false);
     read_linear_layers(reader, config);
-    if (std::find(config.linear.begin(), config.linear.end(), true) != config.linear.end()) read_delta(reader, config);
+    read_delta(reader, config);
     read_head(reader, config);
   } else if (reader.status().ok()) {
     config.linear.assign(static_cast<size_t>(config.dense.layers), false);

@@ -6,6 +6,7 @@
 
 #include "network/dense_config.h"
 #include "network/hybrid_config.h"
+#include "weights/gguf.h"
 
 namespace drafthorse {
 namespace {
@@ -18,19 +19,29 @@ void read_linear_layers(GgufReader& reader, HybridConfig& config) {
   for (int i = 0; i < config.dense.layers; ++i) config.linear.push_back((i + 1) % interval != 0);
 }
 
-void read_delta(GgufReader& reader, DeltaSizes& delta) {
-  delta.key_heads = reader.required_size("ssm.group_count");
-  delta.value_heads = reader.required_size("ssm.time_step_rank");
-  delta.key_dim = reader.required_size("ssm.state_size");
-  const int inner = reader.required_size("ssm.inner_size");
-  delta.kernel = reader.required_size("ssm.conv_kernel");
-  if (!reader.status()) return;
+void read_delta(GgufReader& reader, HybridConfig& config) {
+  DeltaSizes& delta = config.delta;
+  const bool used = std::find(config.linear.begin(), config.linear.end(), true) != config.linear.end();
+  const auto size = [&](const char* key) { return used ? reader.required_size(key) : reader.size(key).value_or(0); };
+  delta.key_heads = size("ssm.group_count");
+  delta.value_heads = size("ssm.time_step_rank");
+  delta.key_dim = size("ssm.state_size");
+  const int inner = size("ssm.inner_size");
+  delta.kernel = size("ssm.conv_kernel");
+  if (!reader.status() || !used) return;
   if (delta.value_heads < 1 || inner % delta.value_heads != 0) {
     reader.fail(ErrorKind::corrupt, "ssm.inner_size",
                 fmt::format("expected a multiple of the {} value heads, found {}", delta.value_heads, inner));
     return;
   }
   delta.value_dim = inner / delta.value_heads;
+}
+
+// Without the key as many as there are tokens; 0 without either.
+int read_vocab(GgufReader& reader) {
+  const auto* tokens = find_value<std::vector<std::string>>(reader.checkpoint().metadata(), "tokenizer.ggml.tokens");
+  const auto said = reader.size("vocab_size");
+  return said ? *said : tokens && tokens->size() < INT32_MAX ? static_cast<int>(tokens->size()) : 0;
 }
 
 void read_moe(GgufReader& reader, HybridConfig& config, const HybridRules& rules) {
@@ -66,6 +77,7 @@ Result<HybridConfig> read_hybrid_gguf_config(const Checkpoint& checkpoint, const
   HybridConfig config;
   config.dense = read_gguf_common(reader, true);
   config.dense.family = rules.family;
+  config.dense.vocab = read_vocab(reader);
   config.dense.qk_norms = true;
   config.dense.qkv_bias = config.dense.output_bias = rules.hybrid ? Bias::none : Bias::if_present;
   config.gated_attention = rules.gated;
@@ -83,9 +95,7 @@ Result<HybridConfig> read_hybrid_gguf_config(const Checkpoint& checkpoint, const
     }
     (void)reader.value("rope.dimension_sections");  // a text's three position ids are equal
     read_linear_layers(reader, config);
-    if (std::find(config.linear.begin(), config.linear.end(), true) != config.linear.end()) {
-      read_delta(reader, config.delta);
-    }
+    read_delta(reader, config);
   } else if (reader.status().ok()) {
     config.linear.assign(static_cast<size_t>(config.dense.layers), false);
   }

@@ -139,7 +139,7 @@ struct ReadOptions {
 // Translates a checkpoint. Errors: unsupported (family or config key by name), corrupt (tensor, expected, found).
 Result<Network> read_network(std::shared_ptr<const Checkpoint> checkpoint, const ReadOptions& options = {});
 
-// Bytes of weights that one decoded token reads (embedding: one row; a tied head counts once, whole).
+// Bytes of weights that one decoded token reads (embedding: one row; a tied head once; a mixture: top_k experts).
 uint64_t bytes_per_token(const Network& network);
 
 }  // namespace drafthorse

@@ -131,6 +131,9 @@ uint64_t bytes_per_token(const Network& network) {
   for (const Block& block : network.blocks) total += block_bytes(block);
   if (network.embedding.rows() > 0)
     total += network.embedding.bytes() / static_cast<uint64_t>(network.embedding.rows());
+  if (const auto& joined = network.joined_input) {
+    total += linear_bytes(joined->fc) + norm_bytes(joined->embedding_norm) + norm_bytes(joined->hidden_norm);
+  }
   return total;
 }
 

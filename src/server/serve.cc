@@ -31,7 +31,7 @@ std::shared_ptr<ServedModel> served(const std::shared_ptr<LoadedModel>& model) {
 Status check_model(const LoadOptions& options) {
   auto checkpoint = Checkpoint::open(options.path);
   if (!checkpoint) return checkpoint.error();
-  auto network = read_network(*checkpoint);
+  auto network = read_network(*checkpoint, {.mtp = options.mtp});
   if (!network) return network.error();
   return {};
 }
