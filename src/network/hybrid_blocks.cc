@@ -80,7 +80,7 @@ DeltaNet BlockReader::delta_net(const std::string& prefix) {
   delta.key_dim = sizes.key_dim;
   delta.value_dim = sizes.value_dim;
   delta.kernel = sizes.kernel;
-  delta.tiled_heads = names_.tiled_heads;
+  delta.tiled_heads = names_.tiled_heads && !config_.grouped_heads;
   return delta;
 }
 

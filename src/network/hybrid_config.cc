@@ -168,6 +168,10 @@ Result<HybridConfig> read_hybrid_config(const Checkpoint& checkpoint, const Hybr
   const bool nested = text && text->is_object();
   ConfigReader reader(nested ? text->get_object() : checkpoint.config(),
                       config_place(checkpoint) + (nested ? ": \"text_config\"" : ""));
+  if (const auto type = reader.text("model_type"); nested && type && !type->starts_with(rules.text_type)) {
+    reader.fail(ErrorKind::unsupported, "model_type",
+                fmt::format("\"{}\" is another architecture and not supported here", *type));
+  }
   HybridConfig config = read_text(reader, rules);
   if (Status status = reader.check_all_read(harmless_hybrid_keys()); !status) return status.error();
   if (nested) {

@@ -36,8 +36,9 @@ struct HybridConfig {
   DeltaSizes delta;
   MoeSizes moe;
   bool gated_attention = false;
-  bool hybrid = false;    // the family has linear attention; its files as first published store norms minus one
-  int heads_in_file = 0;  // GGUF: drafting blocks after the trunk's; config.json: what it declares
+  bool grouped_heads = false;  // value heads that share a key head lie together, whatever the container's habit
+  bool hybrid = false;         // the family has linear attention; its files as first published store norms minus one
+  int heads_in_file = 0;       // GGUF: drafting blocks after the trunk's; config.json: what it declares
   HeadContract head;
   std::string mtp_file;  // config.json's path of a side file with the head, relative to it; empty: none given
 };
@@ -45,10 +46,11 @@ struct HybridConfig {
 // What differs between the families that share these settings.
 struct HybridRules {
   std::string family;
-  bool hybrid = true;            // some layers are linear attention; else all are attention
-  bool gated = true;             // the attention has an output gate unless the file says otherwise
-  double partial_rotary = 0.25;  // when the file gives none
-  bool normalised_top_k = true;  // when the file does not say
+  std::string_view text_type = "qwen3_5";  // how text_config's model_type begins
+  bool hybrid = true;                      // some layers are linear attention; else all are attention
+  bool gated = true;                       // the attention has an output gate unless the file says otherwise
+  double partial_rotary = 0.25;            // when the file gives none
+  bool normalised_top_k = true;            // when the file does not say
 };
 
 // Errors of both: corrupt (values that contradict each other or cannot be), unsupported (values and keys that are not

@@ -230,6 +230,7 @@ TEST(HybridErrors, ConfigsOfDenseModels) {
       {R"({"hyper_connections":4})", "these keys are not understood and may change what the model computes"},
       {R"({"architectures":["Qwen3_5ForSequenceClassification"]})", "is not a language model with a head"},
       {R"({"text_config":{}})", "\"text_config\": key \"hidden_size\": expected a positive integer, but it is missing"},
+      {R"({"text_config":{"model_type":"qwen4_exp"}})", "key \"model_type\": \"qwen4_exp\" is another architecture"},
       {R"({"num_experts":8})", "key \"num_experts_per_tok\": expected a positive integer, but it is missing"},
       {R"({"num_experts":"many"})", "key \"num_experts\": expected an integer"},
       {R"({"num_experts":-1,"num_experts_per_tok":"x"})", "key \"num_experts_per_tok\""},

@@ -205,6 +205,86 @@ TEST(Hybrid, Qwen3NextIsTakenApart) {
   }
 }
 
+// GGUF's qwen3next: q, k, v and z are apart already, b and a are not, and the value heads are in Hugging Face's order.
+TEST(Hybrid, Qwen3NextInGguf) {
+  TinyHybrid model;
+  model.mixture = true;
+  model.head = false;
+  model.value_heads = 6;
+  HybridGguf gguf = gguf_hybrid(model);
+  for (auto& [key, value] : gguf.metadata) {
+    if (key.starts_with("qwen35moe.")) key = "qwen3next." + key.substr(10);
+  }
+  gguf.set("general.architecture", std::string("qwen3next"));
+  const int ratio = model.value_heads / model.key_heads;
+  std::vector<float> a, b;
+  for (const HybridTensor& tensor : hybrid_tensors(model)) {
+    for (FileTensor& file : gguf.tensors) {  // undo the tiling
+      if (file.name != tensor.gguf_name || tensor.value_rows == 0) continue;
+      std::vector<float> values = hybrid_values(model, tensor);
+      if (tensor.kind == HybridTensor::Kind::decay) {
+        for (float& value : values) value = -std::exp(value);
+      }
+      file.data = encode_plain(Format::f32, values);
+    }
+    if (!tensor.name.ends_with("in_proj_b.weight") && !tensor.name.ends_with("in_proj_a.weight")) continue;
+    (tensor.name.ends_with("in_proj_b.weight") ? b : a) = hybrid_values(model, tensor);
+    std::erase_if(gguf.tensors, [&](const FileTensor& file) { return file.name == tensor.gguf_name; });
+    if (!tensor.name.ends_with("in_proj_a.weight")) continue;
+    std::vector<float> fused;
+    for (int k = 0; k < model.key_heads; ++k) {
+      for (const std::vector<float>* part : {&b, &a}) {
+        const auto begin = part->begin() + k * ratio * model.hidden;
+        fused.insert(fused.end(), begin, begin + ratio * model.hidden);
+      }
+    }
+    const std::string block = tensor.gguf_name.substr(0, tensor.gguf_name.rfind("ssm_alpha"));
+    gguf.tensors.push_back({block + "ssm_ba.weight",
+                            Format::f32,
+                            {2 * model.value_heads, model.hidden},
+                            encode_plain(Format::f32, fused)});
+  }
+  const Network network = saved(gguf);
+  EXPECT_EQ(network.family, "qwen3_next");
+  EXPECT_FALSE(std::get<DeltaNet>(network.blocks[0].mixer).tiled_heads);
+  EXPECT_THAT(differences(parts_of(saved(hugging_face_hybrid(model))), parts_of(network)), IsEmpty());
+}
+
+// GGUF's qwen3moe: attention without a gate, a mixture without a shared expert.
+TEST(Hybrid, Qwen3MoeInGguf) {
+  TinyHybrid model;
+  model.mixture = true;
+  model.head = false;
+  model.interval = 1;
+  HybridGguf gguf;
+  set_hybrid_metadata(gguf, model, "qwen3moe");
+  std::erase_if(gguf.metadata, [](const auto& item) {
+    return item.first.find(".ssm.") != std::string::npos || item.first.find("interval") != std::string::npos ||
+           item.first.find("shared") != std::string::npos;
+  });
+  gguf.set("qwen3moe.rope.dimension_count", 32u);
+  for (FileTensor tensor : gguf_hybrid(model).tensors) {
+    if (tensor.name.find("shexp") != std::string::npos) continue;
+    if (const size_t at = tensor.name.find("post_attention_norm"); at != std::string::npos) {
+      tensor.name.replace(at, std::string("post_attention_norm").size(), "ffn_norm");
+    }
+    if (tensor.name.ends_with("attn_q.weight")) {
+      tensor.shape[0] /= 2;
+      tensor.data.resize(tensor.data.size() / 2);
+    }
+    gguf.tensors.push_back(tensor);
+  }
+  const Network network = saved(gguf);
+  EXPECT_EQ(network.family, "qwen3_moe");
+  EXPECT_FALSE(std::get<Attention>(network.blocks[0].mixer).gated);
+  const Moe& moe = std::get<Moe>(network.blocks[3].ffn);
+  EXPECT_TRUE(moe.normalised);
+  EXPECT_FALSE(moe.shared);
+  Parts hf = parts_of(saved(hugging_face_hybrid(model)));
+  EXPECT_EQ(hf.at("3.ffn.7.down"), values_of(moe.experts[7].down.weight));
+  EXPECT_EQ(hf.at("2.before_ffn"), values_of(network.blocks[2].before_ffn));
+}
+
 // Experts one by one, as Qwen3-MoE and Qwen3-Next are published, and fused under MLX's name.
 TEST(Hybrid, LayoutsOfExperts) {
   TinyHybrid model;

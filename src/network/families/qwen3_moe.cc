@@ -8,6 +8,7 @@ namespace drafthorse {
 Result<Network> read_qwen3_moe(std::shared_ptr<const Checkpoint> checkpoint, const std::string& type,
                                const ReadOptions& options) {
   const HybridRules rules{.family = "qwen3_moe",
+                          .text_type = "qwen3_moe",
                           .hybrid = false,
                           .gated = false,
                           .partial_rotary = 1,

@@ -1,6 +1,8 @@
 // Qwen3-Next: Qwen3.5's mathematics with the linear attention's projections fused, their rows grouped by key head. The
 // rows are taken apart into Qwen3.5's tensors first.
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "network/families.h"
@@ -96,11 +98,14 @@ class Regrouper {
 
 Result<Network> read_qwen3_next(std::shared_ptr<const Checkpoint> checkpoint, const std::string& type,
                                 const ReadOptions& options) {
-  const HybridRules rules{.family = "qwen3_next"};
+  const HybridRules rules{.family = "qwen3_next", .text_type = "qwen3_next"};
   const bool gguf = checkpoint->kind() == Checkpoint::Kind::gguf;
   Result<HybridConfig> config =
       gguf ? read_hybrid_gguf_config(*checkpoint, type, rules) : read_hybrid_config(*checkpoint, rules);
   if (!config) return config.error();
+  // GGUF's b and a in one tensor mean that nothing was reordered.
+  config->grouped_heads = gguf && std::any_of(checkpoint->tensors().begin(), checkpoint->tensors().end(),
+                                              [](const TensorView& t) { return t.name.ends_with(".ssm_ba.weight"); });
   Result<std::shared_ptr<const Checkpoint>> regrouped = Regrouper(std::move(checkpoint), *config).regroup();
   if (!regrouped) return regrouped.error();
   return read_hybrid_decoder(std::move(*regrouped), *config, options);
