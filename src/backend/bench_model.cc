@@ -63,8 +63,8 @@ bool has_mixture(const Network& network) {
                      [](const Block& block) { return std::holds_alternative<Moe>(block.ffn); });
 }
 
-// What a decode step at `depth` reads of the caches: f16 keys and values, recurrent states.
-uint64_t kv_bytes(const Network& network, int depth) {
+// What a decode step at `depth` moves of the caches: f16 keys and values are read, fp32 recurrent states read and written.
+uint64_t cache_bytes(const Network& network, int depth) {
   uint64_t bytes = 0;
   for (const Block& block : network.blocks) {
     if (const auto* a = std::get_if<Attention>(&block.mixer)) {
@@ -72,7 +72,9 @@ uint64_t kv_bytes(const Network& network, int depth) {
       bytes += uint64_t(seen) * a->kv_heads * a->head_dim * 2 * sizeof(uint16_t);
     } else {
       const DeltaNet& d = std::get<DeltaNet>(block.mixer);
-      bytes += uint64_t(d.value_heads) * d.value_dim * d.key_dim * sizeof(float);
+      const uint64_t channels = 2 * uint64_t(d.key_heads) * d.key_dim + uint64_t(d.value_heads) * d.value_dim;
+      const uint64_t state = uint64_t(d.value_heads) * d.value_dim * d.key_dim + uint64_t(d.kernel - 1) * channels;
+      bytes += 2 * state * sizeof(float);
     }
   }
   return bytes;
@@ -111,7 +113,7 @@ Result<ModelBench> bench_model(const Network& network, Model& model, int threads
   for (const MemoryPart& part : model.memory()) weights += part.name == "weights" ? part.bytes : 0;
   // Of a mixture a token reads its own experts only; packed matrices are about as large as those in the file.
   if (weights == 0 || has_mixture(network)) weights = bytes_per_token(network);
-  bench.bytes_per_token = weights + kv_bytes(network, options.depth + options.tokens / 2);
+  bench.bytes_per_token = weights + cache_bytes(network, options.depth + options.tokens / 2);
   bench.read_bytes_per_second = double(bench.bytes_per_token) * bench.decode_tokens_per_second;
   bench.bandwidth = measure_read_bandwidth(threads);
   bench.bandwidth_share = bench.bandwidth > 0 ? bench.read_bytes_per_second / bench.bandwidth : 0;

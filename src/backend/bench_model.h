@@ -16,11 +16,13 @@ struct ModelBenchOptions {
 struct ModelBench {
   double decode_tokens_per_second = 0;   // one sequence, one row a step, at `depth`
   double prefill_tokens_per_second = 0;  // `prefill_rows` rows in one run, from an empty state
-  uint64_t bytes_per_token = 0;          // weights and KV that one decode step reads, as they lie in memory
-  double read_bytes_per_second = 0;      // bytes_per_token * decode_tokens_per_second
-  double bandwidth = 0;                  // measure_read_bandwidth of as many threads, bytes a second
-  double bandwidth_share = 0;            // read_bytes_per_second / bandwidth
-  std::vector<TimePart> decode_parts;    // seconds of one decode step by part, where the backend measures them
+  // That one decode step moves: weights (of a mixture those of a token's own experts) and KV read, recurrent states read
+  // and written.
+  uint64_t bytes_per_token = 0;
+  double read_bytes_per_second = 0;    // bytes_per_token * decode_tokens_per_second
+  double bandwidth = 0;                // measure_read_bandwidth of as many threads, bytes a second
+  double bandwidth_share = 0;          // read_bytes_per_second / bandwidth
+  std::vector<TimePart> decode_parts;  // seconds of one decode step by part, where the backend measures them
 };
 
 // `threads`: of the model, for the bandwidth measurement. Error: context_length when depth and tokens do not fit,

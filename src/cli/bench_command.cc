@@ -5,6 +5,7 @@
 
 #include "backend/bench_model.h"
 #include "backend/cpu/bench_kernels.h"
+#include "cli/bench_draft.h"
 #include "cli/commands.h"
 #include "cli/model_setup.h"
 #include "core/topology.h"
@@ -116,6 +117,7 @@ Status bench_kernels_command(const Options& options) {
 }  // namespace
 
 Status bench_command(const Options& options) {
+  if (options.what == "draft") return bench_draft_command(options);
   return options.what == "model" ? bench_model_command(options) : bench_kernels_command(options);
 }
 

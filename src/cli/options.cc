@@ -202,6 +202,24 @@ void add_files(CLI::App& root, Options& options) {
   add_json(list, options);
 }
 
+void add_bench_draft(CLI::App& app, Options& options) {
+  app.add_option(
+         "--draft", options.bench_drafts,
+         "Drafts that repeat the known text, this share of them right: replay:0.7, and replay+mtp:0.7, which pays "
+         "for the drafting head too (default replay:0.5,0.7,0.9)")
+      ->delimiter(',')
+      ->type_name("KIND:ACCEPTANCE");
+  app.add_option("--depth", options.bench_depths, "Drafted tokens a step (default 1,2,4,8,16)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, kMostDraft));
+  app.add_option("--repeats", options.bench_repeats, "Each ratio is the median of so many measurements")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  optional_value(app, "-n,--max-tokens", options.max_tokens, "Tokens of each answer (128)")
+      ->check(CLI::Range(2, kMostNumber));
+  optional_value(app, "-p,--prompt", options.prompt, "What is continued");
+}
+
 void add_looking(CLI::App& root, Options& options) {
   CLI::App& inspect =
       *root.add_subcommand("inspect", "What a model is made of, and how fast it can be on this machine");
@@ -214,8 +232,9 @@ void add_looking(CLI::App& root, Options& options) {
   bench.require_subcommand(1);
   CLI::App& kernels = *bench.add_subcommand("kernels", "Matrix products against the machine's read bandwidth");
   CLI::App& model = *bench.add_subcommand("model", "Prefill and decode speed of a model");
-  for (CLI::App* app : {&kernels, &model}) {
-    if (app == &model) {
+  CLI::App& draft = *bench.add_subcommand("draft", "What drafting gains at a set acceptance, by depth");
+  for (CLI::App* app : {&kernels, &model, &draft}) {
+    if (app != &kernels) {
       add_model(*app, options);
       add_head(*app, options);
       add_machine(*app, options);
@@ -225,6 +244,7 @@ void add_looking(CLI::App& root, Options& options) {
     add_json(*app, options);
     app->callback([&options, app] { options.what = app->get_name(); });
   }
+  add_bench_draft(draft, options);
   kernels
       .add_option("--format", options.bench_formats,
                   "Weight formats, such as q4_k or affine4-64 (default: the usual six)")

@@ -16,9 +16,12 @@ namespace drafthorse {
 
 struct Options {
   std::string command;                     // "serve", "run", "generate", "pull", "list", "inspect", "bench", "selftest"
-  std::string what;                        // bench: "kernels" or "model"
+  std::string what;                        // bench: "kernels", "model" or "draft"
   std::vector<std::string> bench_formats;  // bench kernels; empty: the usual ones
   std::vector<int> bench_rows;
+  std::vector<std::string> bench_drafts;  // bench draft: "replay:0.7" and the like
+  std::vector<int> bench_depths;          // empty: the usual five
+  int bench_repeats = 3;
   Environment environment;
 
   // The model and how it runs.

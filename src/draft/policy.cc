@@ -26,6 +26,12 @@ std::vector<double> gains_of(const DraftOffer& offer) {
   return gains;
 }
 
+// Expected tokens per time of a step that verifies k drafts.
+double rate_of(const DraftOffer& offer, std::span<const double> gains, int k, int decode_rows, int other_rows,
+               std::span<const double> cost) {
+  return (decode_rows + gains[static_cast<size_t>(k)]) / (step_cost(cost, other_rows + k) + k * offer.making);
+}
+
 }  // namespace
 
 Acceptance::Acceptance() : priors_(kLookupPriors) {}
@@ -88,12 +94,17 @@ double step_cost(std::span<const double> cost, int rows) {
   return cost[static_cast<size_t>(last)] + slope * (rows - last);
 }
 
+double draft_rate(const DraftOffer& offer, int drafts, int decode_rows, int other_rows, std::span<const double> cost) {
+  const std::vector<double> gains = gains_of(offer);
+  return rate_of(offer, gains, std::clamp(drafts, 0, static_cast<int>(gains.size()) - 1), decode_rows, other_rows,
+                 cost);
+}
+
 double best_rate(const DraftOffer& offer, int decode_rows, int other_rows, std::span<const double> cost) {
   const std::vector<double> gains = gains_of(offer);
   double best = 0;
   for (int k = 0; k < static_cast<int>(gains.size()); ++k) {
-    const double time = step_cost(cost, other_rows + k) + k * offer.making;
-    best = std::max(best, (decode_rows + gains[static_cast<size_t>(k)]) / time);
+    best = std::max(best, rate_of(offer, gains, k, decode_rows, other_rows, cost));
   }
   return best;
 }

@@ -77,6 +77,10 @@ struct DraftOffer {
   double making = 0;  // time of making one drafted token, over that of a step of 1 row
 };
 
+// Expected tokens per time of a step that verifies `drafts` (at most offer.length) tokens of the offer. Arguments as in
+// allot_drafts.
+double draft_rate(const DraftOffer& offer, int drafts, int decode_rows, int other_rows, std::span<const double> cost);
+
 // Expected tokens per time of a step, the best over how many of the offer's tokens are verified; with offer.length 0 the
 // rate without drafts. Arguments as in allot_drafts.
 double best_rate(const DraftOffer& offer, int decode_rows, int other_rows, std::span<const double> cost);

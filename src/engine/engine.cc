@@ -280,7 +280,8 @@ struct Engine::Impl {
     if (items.empty()) return;
     const auto pick = [&](size_t i, std::span<const float> logits, size_t index) {
       auto sampled = members[i]->sampler.sample(logits, index, scratch);
-      return sampled ? sampled->token : 0;
+      const int32_t token = sampled ? sampled->token : 0;
+      return options.replace_head_token ? options.replace_head_token(index, token) : token;
     };
     try {
       draft_with_head(*options.head, items, pick);
@@ -539,5 +540,6 @@ std::vector<MemoryPart> Engine::memory() const {
   return parts;
 }
 std::vector<double> Engine::row_cost() const { return impl_->row_cost; }
+double Engine::head_cost() const { return impl_->head_cost; }
 
 }  // namespace drafthorse

@@ -27,6 +27,9 @@ struct EngineOptions {
   std::shared_ptr<Model> head;
   Hidden head_input = Hidden::after_norm;  // which of the model's hidden vectors it is joined with
   double head_cost = -1;                   // of a token it drafts, in 1-row steps, to use in place of measuring
+  // What is drafted for this index of a sequence in place of the token that the head found; empty: that token. With it
+  // a benchmark pays for the head and sets the acceptance.
+  std::function<int32_t(size_t index, int32_t token)> replace_head_token;
   // Makes a request's drafter; empty: prompt lookup.
   std::function<std::unique_ptr<Drafter>(const EngineRequest&)> make_drafter;
 };
@@ -56,6 +59,8 @@ class Engine {
   std::vector<MemoryPart> memory() const;
   // row_cost[n]: measured seconds of a step of n rows over one of 1 row, n = 1..16 (index 0 unused).
   std::vector<double> row_cost() const;
+  // Seconds of a token drafted by the head over those of a 1-row step; 0 without a head.
+  double head_cost() const;
 
  private:
   struct Impl;

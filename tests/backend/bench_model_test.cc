@@ -40,8 +40,10 @@ TEST(BenchModel, OfAHybridCountsItsStateAndTheExpertsOfOneToken) {
   const ModelBenchOptions bench{.tokens = 4, .depth = 100, .prefill_rows = 64, .repeats = 2};
   const Result<ModelBench> result = bench_model(random.network, *model, 1, bench);
   ASSERT_TRUE(result.ok()) << result.error().message;
-  // Two delta nets of 4 heads of 32 x 32, and in two attention blocks 512 bytes for each of 102 positions.
-  EXPECT_EQ(result->bytes_per_token, bytes_per_token(random.network) + 2 * 4 * 32 * 32 * 4 + 102 * 2 * 512);
+  // Two delta nets of 4 heads of 32 x 32 with 3 rows of 256 channels, read and written, and in two attention blocks 512
+  // bytes for each of 102 positions.
+  const uint64_t states = 2 * 2 * (4 * 32 * 32 + 3 * 256) * 4;
+  EXPECT_EQ(result->bytes_per_token, bytes_per_token(random.network) + states + 102 * 2 * 512);
   EXPECT_LT(result->bytes_per_token, model->memory()[0].bytes);
   double parts = 0;
   for (const TimePart& part : result->decode_parts) {

@@ -56,6 +56,20 @@ TEST(Options, ServeUsesEverySamplingFlagItTakes) {
   EXPECT_NE(error_of({"serve", "--max-draft", "1"}).find("unknown option"), std::string::npos);
 }
 
+TEST(Options, BenchDraftTakesListsOfKindsAndDepths) {
+  Options o = options_of({"bench", "draft", "m.gguf", "--draft", "replay:0.5,0.7", "--draft", "replay+mtp:1", "--depth",
+                          "2,16", "-n", "64", "--repeats", "5"});
+  EXPECT_EQ(o.what, "draft");
+  EXPECT_EQ(o.model, "m.gguf");
+  EXPECT_EQ(o.bench_drafts, (std::vector<std::string>{"replay:0.5", "0.7", "replay+mtp:1"}));
+  EXPECT_EQ(o.bench_depths, (std::vector<int>{2, 16}));
+  EXPECT_EQ(o.max_tokens, 64);
+  EXPECT_EQ(o.bench_repeats, 5);
+  EXPECT_EQ(o.draft, "auto");
+  EXPECT_NE(error_of({"bench", "draft", "--depth", "17"}).find("17"), std::string::npos);
+  EXPECT_NE(error_of({"generate", "--draft", "replay:0.5"}).find("--draft"), std::string::npos);
+}
+
 TEST(Options, RangesAreNamedInWordsThatFitALine) {
   for (std::vector<const char*> wrong : {std::vector{"generate", "-n", "0"},
                                          {"generate", "--top-k", "-1"},
