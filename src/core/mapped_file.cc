@@ -89,7 +89,7 @@ void MappedFile::release(std::span<const std::byte> part) const {
   if (end != file_end) end = end / page * page;
   if (begin >= end) return;
   // A hint: when the system refuses, the pages merely stay.
-  (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  (void)::madvise(const_cast<std::byte*>(data_) + (begin - file_begin), end - begin, MADV_DONTNEED);
 }
 
 }  // namespace drafthorse
