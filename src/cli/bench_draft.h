@@ -29,7 +29,7 @@ EngineOptions with_replay(EngineOptions options, std::shared_ptr<Replay> replay)
 struct DraftBenchOptions {
   std::vector<ReplayKind> kinds;
   std::vector<int32_t> prompt;
-  int tokens = 128;                            // of each answer
+  int tokens = 256;                            // of each answer
   std::vector<int> depths = {1, 2, 4, 8, 16};  // forced; the policy's own choice is measured too
   int repeats = 3;                             // ratios are medians of so many
 };

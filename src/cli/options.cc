@@ -215,7 +215,7 @@ void add_bench_draft(CLI::App& app, Options& options) {
   app.add_option("--repeats", options.bench_repeats, "Each ratio is the median of so many measurements")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  optional_value(app, "-n,--max-tokens", options.max_tokens, "Tokens of each answer (128)")
+  optional_value(app, "-n,--max-tokens", options.max_tokens, "Tokens of each answer (256)")
       ->check(CLI::Range(2, kMostNumber));
   optional_value(app, "-p,--prompt", options.prompt, "What is continued");
 }
