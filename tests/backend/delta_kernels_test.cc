@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <random>
 #include <vector>
 
@@ -24,7 +26,8 @@ std::vector<const RowKernels*> all_kernels() {
 }
 
 bool same_bits(const Floats& a, const Floats& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](float x, float y) { return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y); });
 }
 
 // Rows of one head, two stripes of values; `other` gates stand between those of one row and the next.
@@ -33,6 +36,7 @@ struct Head {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
     auto fill = [&](Floats& x, size_t n, float scale) {
+      x.reserve(n + kValues);  // no rows at all still have an address to step from
       x.resize(n);
       for (float& e : x) e = scale * normal(random);
     };
@@ -40,7 +44,10 @@ struct Head {
     fill(state, size_t(key_dim) * kStripe, 0.5f), fill(g, size_t(count) * kGates, 1), fill(beta, g.size(), 1);
     for (float& e : g) e = sigmoid_fixed(e + 2);
     for (float& e : beta) e = sigmoid_fixed(e);
-    y.resize(v.size()), delta.resize(v.size());
+    for (Floats* out : {&y, &delta}) {
+      out->reserve(v.size() + kValues);
+      out->resize(v.size());
+    }
   }
   DeltaRows rows(int stripe) {
     DeltaRows r;
@@ -99,7 +106,7 @@ TEST(DeltaKernels, AReplayedTapeGivesTheStateOfItsRows) {
         kernels->delta_rows(head.rows(1), head.state.data());
         // A tape row: k, delta, g.
         const int64_t stride = key_dim + Head::kValues + 1;
-        Floats tape(size_t(count * stride)), state = before;
+        Floats tape(size_t((count + 1) * stride)), state = before;  // no rows at all still have an address
         for (int row = 0; row < count; ++row) {
           float* at = &tape[size_t(row * stride)];
           std::copy_n(&head.k[size_t(row) * key_dim], key_dim, at);
