@@ -393,7 +393,10 @@ TEST(Hybrid, WhatTransformersWroteLoads) {
 // A small trained checkpoint of exactly the family's structure: bf16, norms stored minus one, a drafting head.
 TEST(Hybrid, TheTrainedTinyCheckpointLoads) {
   const std::filesystem::path folder = std::filesystem::path(DRAFTHORSE_SOURCE) / ".cache/models/tiny-checkpoint";
-  if (!std::filesystem::exists(folder / "config.json")) GTEST_SKIP() << folder << " is missing";
+  if (!std::filesystem::exists(folder / "config.json"))
+    GTEST_SKIP()
+        << folder
+        << " is missing: a trained checkpoint of this family is not in the repository; put one there to test it";
   const Network network = open_network(folder);
   ASSERT_EQ(network.blocks.size(), 8u);
   EXPECT_EQ(network.family, "qwen3_5_moe");
