@@ -362,24 +362,7 @@ TEST(Reference, TensorsThatCannotBeReadAreNamed) {
 TEST(Reference, OnlyTentativeRowsCanBeTakenBack) {
   const RandomNetwork random(hybrid_options());
   const std::unique_ptr<Model> model = load(random.network, test::reference(false));
-  const std::unique_ptr<State> state = model->new_state();
-  const Text text = random_text(20, *model, false, 5);
-  (void)run_rows(*model, *state, text, 0, 10, 4);
-  EXPECT_EQ(state->length(), 10);
-  EXPECT_EQ(state->earliest(), 6);
-  EXPECT_THROW(state->truncate(5), std::logic_error);
-  state->truncate(8);
-  EXPECT_EQ(state->earliest(), 6);
-  EXPECT_THROW(state->truncate(9), std::logic_error);
-  (void)run_rows(*model, *state, text, 8, 2);
-  EXPECT_EQ(state->earliest(), 10);
-  state->truncate(0);
-  EXPECT_EQ(state->earliest(), 1);
-  (void)run_rows(*model, *state, text, 0, 3, 3);
-  EXPECT_EQ(state->earliest(), 1);
-  EXPECT_THROW((void)run_rows(*model, *state, text, 3, 2, 3), std::logic_error);
-  EXPECT_THROW((void)run_rows(*model, *state, text, 3, 17, 17), std::logic_error);
-  EXPECT_EQ(state->length(), 3);
+  expect_only_tentative_rows_go_back(*model);
 
   RandomNetworkOptions plain;
   const RandomNetwork attention(plain);
