@@ -22,17 +22,14 @@ logits are computed in fp32. Random weights keep every layer's output of the ord
 depend on all of them.
 """
 
-import argparse
 import json
-import pathlib
 import sys
-import tarfile
-import tempfile
 
 # Plain torch code on any machine: accelerated packages, where installed, want a GPU.
 sys.modules["fla"] = None
 sys.modules["causal_conv1d"] = None
 
+import golden_archive  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
@@ -198,27 +195,5 @@ def golden(model, folder, seed):
           f"{len(continued)} greedy ones, smallest gap {gap:.1e}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=pathlib.Path)
-    out = parser.parse_args().out
-    out.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    with tempfile.TemporaryDirectory() as scratch, tarfile.open(out / "hybrid_goldens.tar", "w") as archive:
-        for index, (name, model) in enumerate(models()):
-            folder = pathlib.Path(scratch) / name
-            folder.mkdir()
-            golden(model, folder, seed=index + 1)
-            for file in ("config.json", "model.safetensors", "golden.json", "logits.bin"):
-                entry = archive.gettarinfo(folder / file, f"{name}/{file}")
-                entry.uid = entry.gid = entry.mtime = 0
-                entry.uname = entry.gname = ""
-                with open(folder / file, "rb") as source:
-                    archive.addfile(entry, source)
-    print(f"{out / 'hybrid_goldens.tar'}: {(out / 'hybrid_goldens.tar').stat().st_size} bytes")
-
-
 if __name__ == "__main__":
-    main()
+    golden_archive.main(__doc__, "hybrid_goldens.tar", models, golden)

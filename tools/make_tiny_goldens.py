@@ -16,12 +16,9 @@ fp32. Random weights keep every layer's output of the order of its input, so tha
 depend on all of them.
 """
 
-import argparse
 import json
-import pathlib
-import tarfile
-import tempfile
 
+import golden_archive
 import torch
 import transformers
 from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config,
@@ -95,27 +92,5 @@ def golden(model, folder, seed):
     print(f"{folder.name}: {sum(p.numel() for p in model.parameters())} parameters, largest logit {spread:.2f}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=pathlib.Path)
-    out = parser.parse_args().out
-    out.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    with tempfile.TemporaryDirectory() as scratch, tarfile.open(out / "tiny_goldens.tar", "w") as archive:
-        for index, (name, model) in enumerate(models()):
-            folder = pathlib.Path(scratch) / name
-            folder.mkdir()
-            golden(model, folder, seed=index + 1)
-            for file in ("config.json", "model.safetensors", "golden.json", "logits.bin"):
-                entry = archive.gettarinfo(folder / file, f"{name}/{file}")
-                entry.uid = entry.gid = entry.mtime = 0
-                entry.uname = entry.gname = ""
-                with open(folder / file, "rb") as source:
-                    archive.addfile(entry, source)
-    print(f"{out / 'tiny_goldens.tar'}: {(out / 'tiny_goldens.tar').stat().st_size} bytes")
-
-
 if __name__ == "__main__":
-    main()
+    golden_archive.main(__doc__, "tiny_goldens.tar", models, golden)
