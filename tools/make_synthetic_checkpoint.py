@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import synthetic_weights as weights
+from shards import Stored, byte_count, write_shards
 
 
 @dataclass(frozen=True)
@@ -244,16 +245,6 @@ MLX_NAMES = {
 FINE_BITS, FINE_GROUP = 8, 64
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A tensor of a file. chunks(): its bytes."""
-    name: str
-    type: object
-    shape: tuple
-    bytes: int
-    chunks: object
-
-
 def mlx_module(tensor):
     if tensor.block is None:
         return MLX_NAMES[tensor.key]
@@ -315,40 +306,10 @@ def mlx_config(size, options):
             "eos_token_id": marker("<|im_end|>"), "quantization": quantisation, "quantization_config": quantisation}
 
 
-def write_safetensors(path, stored):
-    header, offset = {"__metadata__": {"format": "mlx"}}, 0
-    for tensor in stored:
-        header[tensor.name] = {"dtype": tensor.type, "shape": tensor.shape,
-                               "data_offsets": [offset, offset + tensor.bytes]}
-        offset += tensor.bytes
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for tensor in stored:
-            for chunk in tensor.chunks():
-                file.write(chunk)
-    if path.stat().st_size != 8 + len(text) + offset:
-        raise AssertionError(f"{path}: the tensors' sizes do not add up")
-
-
 def write_mlx(folder, size, options):
     folder.mkdir(parents=True, exist_ok=True)
-    shards, used = [[]], 0
-    for tensor in all_tensors(size):
-        parts = list(mlx_stored(tensor, options))
-        total = sum(part.bytes for part in parts)
-        if shards[-1] and used + total > options.shard_bytes:
-            shards.append([])
-            used = 0
-        shards[-1] += parts
-        used += total
-    names = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
-    for name, stored in zip(names, shards):
-        write_safetensors(folder / name, stored)
-    index = {"metadata": {"total_size": sum(part.bytes for stored in shards for part in stored)},
-             "weight_map": {part.name: name for name, stored in zip(names, shards) for part in stored}}
-    files = {"model.safetensors.index.json": index, "config.json": mlx_config(size, options),
+    write_shards(folder, [list(mlx_stored(tensor, options)) for tensor in all_tensors(size)], options.shard_bytes)
+    files = {"config.json": mlx_config(size, options),
              "tokenizer.json": tokenizer_json(),
              "tokenizer_config.json": {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>",
                                        "bos_token": None, "chat_template": CHAT_TEMPLATE},
@@ -466,12 +427,6 @@ def write_gguf(path, size, options):
             for chunk in tensor.chunks():
                 file.write(chunk)
             file.write(bytes(-file.tell() % ALIGNMENT))
-
-
-def byte_count(text):
-    units = {"K": 10**3, "M": 10**6, "G": 10**9}
-    factor = units.get(text[-1:].upper(), 1)
-    return int(float(text[:-1] if factor > 1 else text) * factor)
 
 
 def main():
