@@ -5,10 +5,11 @@ of 64.
     python3 tools/convert_to_mlx.py HF_FOLDER OUT [--bits 4] [--shard-bytes 12M]
 
 Matrices, the embedding too, are quantised; routers and the shared experts' gates in 8 bits; the drafting head like the
-trunk except its fc, which stays bf16; the decay A_log stays fp32, everything else is bf16. Norms are folded (1 is added),
-stacked experts split into gate and up, and a vision tower is left out with a word. One tensor is in memory at a time.
-mlx-lm loads the pack (it leaves the head out), Drafthorse all of it. Needs numpy.
+trunk except its fc, which stays bf16; the decay A_log stays fp32, everything else is bf16. Norms are folded (1 is
+added), stacked experts split into gate and up, and a vision tower is left out with a word. One tensor is in memory
+at a time. mlx-lm loads the pack (it leaves the head out), Drafthorse all of it. Needs numpy.
 """
+
 import argparse
 import json
 import re
@@ -24,10 +25,19 @@ from shards import Stored, byte_count, write_shards
 
 GROUP = 64
 TYPES = {"BF16": np.uint16, "F16": np.float16, "F32": np.float32}
-FOLDED = re.compile(r"(input_layernorm|post_attention_layernorm|q_norm|k_norm|model\.norm|mtp\.norm|pre_fc_norm_embedding|"
-                    r"pre_fc_norm_hidden)\.weight$")
-COPIED = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json", "vocab.json",
-          "merges.txt", "special_tokens_map.json")
+FOLDED = re.compile(
+    r"(input_layernorm|post_attention_layernorm|q_norm|k_norm|model\.norm|mtp\.norm|pre_fc_norm_embedding|"
+    r"pre_fc_norm_hidden)\.weight$"
+)
+COPIED = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "generation_config.json",
+    "vocab.json",
+    "merges.txt",
+    "special_tokens_map.json",
+)
 
 
 class Unsuitable(Exception):
@@ -79,8 +89,10 @@ def pieces(name, shape):
     if name.endswith("mlp.experts.gate_up_proj"):
         half, outer = shape[-2] // 2, target.replace("experts.gate_up_proj", "switch_mlp.")
         split = (*shape[:-2], half, shape[-1])
-        return [(outer + "gate_proj.weight", split, lambda x: x[..., :half, :]),
-                (outer + "up_proj.weight", split, lambda x: x[..., half:, :])]
+        return [
+            (outer + "gate_proj.weight", split, lambda x: x[..., :half, :]),
+            (outer + "up_proj.weight", split, lambda x: x[..., half:, :]),
+        ]
     if name.endswith("mlp.experts.down_proj"):
         return [(target.replace("experts.down_proj", "switch_mlp.down_proj.weight"), shape, lambda x: x)]
     if name.endswith("conv1d.weight"):
@@ -97,7 +109,8 @@ class Converter:
         self.fine = []
 
     def quantised(self, name, target, make, bits):
-        """(codes, scales, biases) as bytes; the last one is kept, since its three tensors are written one after another."""
+        """(codes, scales, biases) as bytes; the last one is kept, since its three tensors are written one after
+        another."""
         if self.last[0] != target:
             codes, scales, biases = mlx_affine.quantise(make(self.checkpoint.values(name)), bits, GROUP)
             self.last = (target, (mlx_affine.packed(codes, bits).tobytes(), scales.tobytes(), biases.tobytes()))
@@ -117,13 +130,23 @@ class Converter:
             if bits != self.bits:
                 self.fine.append(module)
             count, outer = int(np.prod(shape)), shape[:-1]
-            sizes = (("weight", "U32", shape[-1] * bits // 32, count * bits // 8),
-                     ("scales", "BF16", shape[-1] // GROUP, count // GROUP * 2),
-                     ("biases", "BF16", shape[-1] // GROUP, count // GROUP * 2))
-            groups.append([Stored(f"{module}.{what}", kind, (*outer, width), size,
-                                  lambda i=i, target=target, make=make, bits=bits:
-                                  [self.quantised(name, target, make, bits)[i]])
-                           for i, (what, kind, width, size) in enumerate(sizes)])
+            sizes = (
+                ("weight", "U32", shape[-1] * bits // 32, count * bits // 8),
+                ("scales", "BF16", shape[-1] // GROUP, count // GROUP * 2),
+                ("biases", "BF16", shape[-1] // GROUP, count // GROUP * 2),
+            )
+            groups.append(
+                [
+                    Stored(
+                        f"{module}.{what}",
+                        kind,
+                        (*outer, width),
+                        size,
+                        lambda i=i, target=target, make=make, bits=bits: [self.quantised(name, target, make, bits)[i]],
+                    )
+                    for i, (what, kind, width, size) in enumerate(sizes)
+                ]
+            )
         return groups
 
     def plain(self, name, target, shape, make):
@@ -132,6 +155,7 @@ class Converter:
         def chunks():
             values = np.ascontiguousarray(make(self.checkpoint.values(name)))
             return [(values if whole else mlx_affine.to_bf16(values)).tobytes()]
+
         return Stored(target, "F32" if whole else "BF16", shape, int(np.prod(shape)) * (4 if whole else 2), chunks)
 
 
@@ -139,8 +163,10 @@ def config_of(folder, bits, fine):
     """The pack's config.json: nested, as mlx-lm wants it, with the quantisation."""
     config = json.loads((folder / "config.json").read_text())
     if not config.get("model_type", "").startswith("qwen3_5"):
-        raise Unsuitable(f"model_type is {config.get('model_type')!r}; only the Qwen3.5 family (qwen3_5, qwen3_5_moe) can be "
-                         "converted")
+        raise Unsuitable(
+            f"model_type is {config.get('model_type')!r}; only the Qwen3.5 family (qwen3_5, qwen3_5_moe) can be "
+            "converted"
+        )
     if "quantization" in config or "quantization_config" in config:
         raise Unsuitable("the checkpoint is quantised already")
     text = dict(config.get("text_config", config))
@@ -151,10 +177,16 @@ def config_of(folder, bits, fine):
     quantisation.update({module: {"group_size": GROUP, "bits": mlx_affine.FINE_BITS} for module in fine})
     tied = config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))
     text["tie_word_embeddings"] = tied
-    result = {"architectures": ["Qwen3_5MoeForConditionalGeneration" if family.endswith("moe") else
-                                "Qwen3_5ForConditionalGeneration"],
-              "model_type": family, "text_config": text, "tie_word_embeddings": tied,
-              "quantization": quantisation, "quantization_config": quantisation}
+    result = {
+        "architectures": [
+            "Qwen3_5MoeForConditionalGeneration" if family.endswith("moe") else "Qwen3_5ForConditionalGeneration"
+        ],
+        "model_type": family,
+        "text_config": text,
+        "tie_word_embeddings": tied,
+        "quantization": quantisation,
+        "quantization_config": quantisation,
+    }
     if "eos_token_id" in text:
         result["eos_token_id"] = text["eos_token_id"]
     return result

@@ -1,9 +1,10 @@
 """MLX's affine quantisation of matrices, and which tensors of the Qwen3.5 family a pack keeps in how many bits.
 
-A group of `group` neighbours of a row is scale * code + bias, code of 0 to 2^bits - 1; scales and biases are bf16. Of the
-group's two ends the one farther from zero, and zero itself, are met exactly. Codes lie in a row as one stream of bits,
-the lowest first.
+A group of `group` neighbours of a row is scale * code + bias, code of 0 to 2^bits - 1; scales and biases are bf16.
+Of the group's two ends the one farther from zero, and zero itself, are met exactly. Codes lie in a row as one stream
+of bits, the lowest first.
 """
+
 import re
 
 import numpy as np
@@ -35,7 +36,7 @@ def quantise(values, bits, group):
     if values.shape[-1] % group:
         raise ValueError(f"rows of {values.shape[-1]} do not divide into groups of {group}")
     grouped = np.ascontiguousarray(values, np.float32).reshape(*values.shape[:-1], -1, group)
-    low, high, top = grouped.min(-1), grouped.max(-1), np.float32(2 ** bits - 1)
+    low, high, top = grouped.min(-1), grouped.max(-1), np.float32(2**bits - 1)
     lower = np.abs(low) > np.abs(high)
     scale = np.maximum((high - low) / top, np.float32(1e-7))
     scale = np.where(lower, scale, -scale)

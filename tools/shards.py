@@ -1,4 +1,5 @@
 """Writes folders of safetensors shards with their index."""
+
 import json
 import struct
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Stored:
     """A tensor of a file. type: as safetensors name it. chunks(): its bytes."""
+
     name: str
     type: object
     shape: tuple
@@ -17,8 +19,11 @@ class Stored:
 def write_safetensors(path, stored):
     header, offset = {"__metadata__": {"format": "mlx"}}, 0
     for tensor in stored:
-        header[tensor.name] = {"dtype": tensor.type, "shape": tensor.shape,
-                               "data_offsets": [offset, offset + tensor.bytes]}
+        header[tensor.name] = {
+            "dtype": tensor.type,
+            "shape": tensor.shape,
+            "data_offsets": [offset, offset + tensor.bytes],
+        }
         offset += tensor.bytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
@@ -45,8 +50,10 @@ def write_shards(folder, groups, most_bytes):
     names = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
     for name, stored in zip(names, shards):
         write_safetensors(folder / name, stored)
-    index = {"metadata": {"total_size": sum(part.bytes for stored in shards for part in stored)},
-             "weight_map": {part.name: name for name, stored in zip(names, shards) for part in stored}}
+    index = {
+        "metadata": {"total_size": sum(part.bytes for stored in shards for part in stored)},
+        "weight_map": {part.name: name for name, stored in zip(names, shards) for part in stored},
+    }
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=1) + "\n")
 
 

@@ -12,6 +12,7 @@ train can start while prepare still runs: it compiles in the meantime. The order
 number of steps follows from --total-seconds on the machine at hand, once, unless --steps gives it; RUN/log.json has it.
 Needs torch, tokenizers, safetensors and numpy; training wants one NVIDIA GPU, everything else runs on a processor too.
 """
+
 import argparse
 import json
 import sys
@@ -32,7 +33,9 @@ def parse():
     data.add_argument("--workers", type=int)
     train = parser.add_argument_group("train")
     train.add_argument("--seconds", type=float, default=1e9, help="of training in this call")
-    train.add_argument("--stop-at", type=float, default=0, help="and not past this time of the clock, in seconds since 1970")
+    train.add_argument(
+        "--stop-at", type=float, default=0, help="and not past this time of the clock, in seconds since 1970"
+    )
     train.add_argument("--total-seconds", type=float, default=700, help="of training in all calls")
     train.add_argument("--steps", type=int, default=0, help="in all calls, in place of --total-seconds")
     train.add_argument("--rows", type=int, default=16, help="a step, of 2,048 tokens")
@@ -62,6 +65,7 @@ def logger(path):
         line = f"[{time.time() - start:6.1f}] " + " ".join(map(str, words))
         print(line, flush=True)
         print(line, file=file, flush=True)
+
     return log
 
 
@@ -69,15 +73,27 @@ def train(options, log):
     import torch
 
     from demo_model import training
+
     options.dtype = torch.bfloat16 if options.device == "cuda" else torch.float32
     checkpoint = options.second / "checkpoint.pt"
     model, progress = training.train(options.first, checkpoint, options, log)
-    settings = {key: value for key, value in vars(options).items() if isinstance(value, (int, float, str)) and
-                key not in ("command", "stop_at", "workers", "count")}
-    (options.second / "log.json").write_text(json.dumps(
-        {"parameters": sum(p.numel() for p in model.parameters()), "torch": torch.__version__,
-         "machine": torch.cuda.get_device_name() if options.device == "cuda" else "cpu", "settings": settings, **progress},
-        indent=1))
+    settings = {
+        key: value
+        for key, value in vars(options).items()
+        if isinstance(value, (int, float, str)) and key not in ("command", "stop_at", "workers", "count")
+    }
+    (options.second / "log.json").write_text(
+        json.dumps(
+            {
+                "parameters": sum(p.numel() for p in model.parameters()),
+                "torch": torch.__version__,
+                "machine": torch.cuda.get_device_name() if options.device == "cuda" else "cpu",
+                "settings": settings,
+                **progress,
+            },
+            indent=1,
+        )
+    )
 
 
 def export_checkpoint(options, log):
@@ -85,6 +101,7 @@ def export_checkpoint(options, log):
 
     from demo_model import export
     from demo_model.model import Config, Model
+
     model = Model(Config())
     model.load_state_dict(torch.load(options.second / "checkpoint.pt", map_location="cpu", weights_only=False)["model"])
     export.save(model, options.second / "hf", options.first / "tokenizer.json")
@@ -93,6 +110,7 @@ def export_checkpoint(options, log):
 
 def evaluate(options, log):
     from demo_model import evaluation, export
+
     path = options.second / "evaluation.json"
     reports = json.loads(path.read_text()) if path.exists() else {}
     for bits in options.bits:
@@ -100,7 +118,9 @@ def evaluate(options, log):
         if bits < 16:
             evaluation.quantise(model, bits)
         log(f"{bits} bits")
-        reports[str(bits)] = evaluation.evaluate(model.to(options.device), options.first, log, options.count, options.kinds)
+        reports[str(bits)] = evaluation.evaluate(
+            model.to(options.device), options.first, log, options.count, options.kinds
+        )
         path.write_text(json.dumps(reports, indent=1))
 
 
@@ -108,13 +128,22 @@ def main():
     options = parse()
     if options.command == "sources":
         from demo_model import sources
+
         sources.download(options.first)
         sources.pack(options.first, options.second)
         return 0
     if options.command == "prepare":
         from demo_model import rows
-        rows.prepare(options.first, options.second, options.tasks, options.seed, options.most_files,
-                     held=options.count, workers=options.workers)
+
+        rows.prepare(
+            options.first,
+            options.second,
+            options.tasks,
+            options.seed,
+            options.most_files,
+            held=options.count,
+            workers=options.workers,
+        )
         return 0
     options.second.mkdir(parents=True, exist_ok=True)
     log = logger(options.second / f"{options.command}.log")

@@ -1,0 +1,1 @@
+"""Training of the demo model: see tools/train_demo_model.py."""

@@ -1,4 +1,5 @@
 """Source files and the functions in them, from the archive that sources.py packs."""
+
 import ast
 import hashlib
 import json
@@ -32,9 +33,13 @@ def functions_of(text):
     lines, found = text.split("\n"), []
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and 3 <= node.end_lineno - node.lineno <= 59:
-            function = textwrap.dedent("\n".join(lines[node.lineno - 1:node.end_lineno])).strip()
-            if len(function) <= 2600 and "```" not in function and "\t" not in function and \
-                    max(map(len, function.split("\n"))) <= 110:
+            function = textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno])).strip()
+            if (
+                len(function) <= 2600
+                and "```" not in function
+                and "\t" not in function
+                and max(map(len, function.split("\n"))) <= 110
+            ):
                 found.append(function)
     return found
 
@@ -72,8 +77,12 @@ def load(path, workers, most_files=None):
             if most_files and len(seen) >= most_files:
                 pool.terminate()
                 break
-    return {"train": train, "held": held, "functions": list(functions.values()),
-            "held_functions": [text for key, text in held_functions.items() if key not in functions]}
+    return {
+        "train": train,
+        "held": held,
+        "functions": list(functions.values()),
+        "held_functions": [text for key, text in held_functions.items() if key not in functions],
+    }
 
 
 def sources(path):

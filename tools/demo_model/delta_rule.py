@@ -1,4 +1,5 @@
 """The gated delta rule: in chunks for training and prompts, and one token at a time."""
+
 import torch
 
 CHUNK = 64
@@ -9,8 +10,10 @@ def inverse_unit_lower(a):
     """(I + a)^-1 of strictly lower triangular a: blocks of 16 by an exact Neumann product, larger ones by halves."""
     n = a.shape[-1]
     if n <= 16:
+
         def product(x, y):
             return (x.unsqueeze(-1) * y.unsqueeze(-3)).sum(-2)
+
         power = -a
         result = torch.eye(n, device=a.device, dtype=a.dtype) + power
         for _ in range(3):
@@ -46,10 +49,13 @@ def chunked(q, k, v, beta, g, low):
     """
     batch, time, heads, dim = q.shape
     chunks = time // CHUNK
-    q, k, v = (x.view(batch, chunks, CHUNK, heads, dim).permute(1, 0, 3, 2, 4).reshape(chunks, batch * heads, CHUNK, dim)
-               for x in (q, k, v))
-    beta, g = (x.view(batch, chunks, CHUNK, heads).permute(1, 0, 3, 2).reshape(chunks, batch * heads, CHUNK)
-               for x in (beta, g))
+    q, k, v = (
+        x.view(batch, chunks, CHUNK, heads, dim).permute(1, 0, 3, 2, 4).reshape(chunks, batch * heads, CHUNK, dim)
+        for x in (q, k, v)
+    )
+    beta, g = (
+        x.view(batch, chunks, CHUNK, heads).permute(1, 0, 3, 2).reshape(chunks, batch * heads, CHUNK) for x in (beta, g)
+    )
     c = g.cumsum(-1)
     i = torch.arange(CHUNK, device=q.device)
     decay = torch.exp(torch.where(i[:, None] >= i[None], c[..., :, None] - c[..., None, :], float("-inf")))

@@ -1,15 +1,35 @@
 """Tasks on one function: copying, renaming, edits of lines. Each maker takes (r, function, pool of words) and returns
 (prompt, answer, the code after the task), or None where the function does not allow the task."""
+
 import re
 
 from .wording import ask, fence, indent_of, word
 
-KEYWORDS = set("def for return self not and None True False else elif with while from import class raise lambda try except "
-               "finally yield async await the assert pass break continue del global nonlocal match case cls".split())
-SWAPS = (("==", "!="), ("!=", "=="), (" and ", " or "), (" or ", " and "), ("True", "False"), ("False", "True"),
-         (" + ", " - "), (" - ", " + "), (" is not ", " is "), (" < ", " >= "), (" > ", " <= "), ("None", "0"))
-COPY = ("Repeat this function exactly.", "Copy the code below without changes.", "Return the following function unchanged.",
-        "Repeat this code.", "Print this function again, unchanged.")
+KEYWORDS = set(
+    "def for return self not and None True False else elif with while from import class raise lambda try except "
+    "finally yield async await the assert pass break continue del global nonlocal match case cls".split()
+)
+SWAPS = (
+    ("==", "!="),
+    ("!=", "=="),
+    (" and ", " or "),
+    (" or ", " and "),
+    ("True", "False"),
+    ("False", "True"),
+    (" + ", " - "),
+    (" - ", " + "),
+    (" is not ", " is "),
+    (" < ", " >= "),
+    (" > ", " <= "),
+    ("None", "0"),
+)
+COPY = (
+    "Repeat this function exactly.",
+    "Copy the code below without changes.",
+    "Return the following function unchanged.",
+    "Repeat this code.",
+    "Print this function again, unchanged.",
+)
 WHOLE = (" Return the whole function.", " Return the full code.", " Print the whole function.", "")
 
 
@@ -28,14 +48,24 @@ def changed_text(r, line, pool):
 def unique_line(r, lines, least=6):
     """The index of a line after the first whose text occurs once, or None."""
     texts = [line.strip() for line in lines]
-    fit = [k for k in range(1, len(lines)) if len(texts[k]) >= least and texts.count(texts[k]) == 1 and "`" not in texts[k]]
+    fit = [
+        k for k in range(1, len(lines)) if len(texts[k]) >= least and texts.count(texts[k]) == 1 and "`" not in texts[k]
+    ]
     return r.choice(fit) if fit else None
 
 
 def new_line(r, pool):
-    return r.choice([f"print({word(r, pool)})", f"# {word(r, pool)} {word(r, pool)}", f"{word(r, pool)} = {r.randint(0, 99)}",
-                     f"assert {word(r, pool)}", f"{word(r, pool)} += 1", f"log.debug(\"{word(r, pool)}\")",
-                     f"{word(r, pool)}({word(r, pool)})"])
+    return r.choice(
+        [
+            f"print({word(r, pool)})",
+            f"# {word(r, pool)} {word(r, pool)}",
+            f"{word(r, pool)} = {r.randint(0, 99)}",
+            f"assert {word(r, pool)}",
+            f"{word(r, pool)} += 1",
+            f'log.debug("{word(r, pool)}")',
+            f"{word(r, pool)}({word(r, pool)})",
+        ]
+    )
 
 
 def copy(r, function, pool):
@@ -44,8 +74,10 @@ def copy(r, function, pool):
 
 def noise(r, function, pool):
     """Copying where nothing but copying helps."""
-    words = [r.choice([word(r, pool), str(r.randint(0, 99999)), "%x" % r.getrandbits(32), r.choice("_-+*/=.,:;()[]{}<>")])
-             for _ in range(r.randint(6, 80))]
+    words = [
+        r.choice([word(r, pool), str(r.randint(0, 99999)), "%x" % r.getrandbits(32), r.choice("_-+*/=.,:;()[]{}<>")])
+        for _ in range(r.randint(6, 80))
+    ]
     text = "".join(item + r.choice([" ", " ", "", "\n"]) for item in words).strip()
     return ask(r, "Repeat this text exactly.", fence(text, "text")), fence(text, "text"), None
 
@@ -59,13 +91,22 @@ def rename_step(r, function, pool):
     own = re.match(r"(?:async )?def (\w+)", function)
     often = [name for name in old_names if len(re.findall(rf"\b{re.escape(name)}\b", function)) > 1]
     kind = r.random()
-    old = own.group(1) if own and kind < 0.3 and own.group(1) in names else \
-        r.choice(often) if often and kind < 0.75 else r.choice(old_names)
+    old = (
+        own.group(1)
+        if own and kind < 0.3 and own.group(1) in names
+        else r.choice(often) if often and kind < 0.75 else r.choice(old_names)
+    )
     new = word(r, pool) + r.choice(["", "", "_new", "2", "_" + word(r, pool)])
     if new in names or new in KEYWORDS:
         new += "_x"
-    instruction = r.choice([f"Rename `{old}` to `{new}`", f"Rename {old} to {new} everywhere",
-                            f"Change the name `{old}` to `{new}`", f"Rename `{old}` to `{new}` in this code"])
+    instruction = r.choice(
+        [
+            f"Rename `{old}` to `{new}`",
+            f"Rename {old} to {new} everywhere",
+            f"Change the name `{old}` to `{new}`",
+            f"Rename `{old}` to `{new}` in this code",
+        ]
+    )
     return instruction, re.sub(rf"\b{re.escape(old)}\b", new, function)
 
 
@@ -78,9 +119,14 @@ def edit_step(r, function, pool):
             continue
         old = lines[k].strip()
         new = old.replace(*change)
-        after = lines[:k] + [indent_of(lines[k]) + new] + lines[k + 1:]
-        instruction = r.choice([f"Replace the line `{old}` with `{new}`", f"Change `{old}` to `{new}`",
-                                f"In the line `{old}`, change `{change[0]}` to `{change[1]}`"])
+        after = lines[:k] + [indent_of(lines[k]) + new] + lines[k + 1 :]
+        instruction = r.choice(
+            [
+                f"Replace the line `{old}` with `{new}`",
+                f"Change `{old}` to `{new}`",
+                f"In the line `{old}`, change `{change[0]}` to `{change[1]}`",
+            ]
+        )
         return instruction, "\n".join(after)
     return None
 
@@ -92,10 +138,11 @@ def insert_step(r, function, pool):
         return None
     new, before = new_line(r, pool), r.random() < 0.5
     put = indent_of(lines[k]) + new
-    after = lines[:k] + ([put, lines[k]] if before else [lines[k], put]) + lines[k + 1:]
+    after = lines[:k] + ([put, lines[k]] if before else [lines[k], put]) + lines[k + 1 :]
     where = "before" if before else "after"
-    instruction = r.choice([f"Insert the line `{new}` {where} the line `{lines[k].strip()}`",
-                            f"Add `{new}` {where} `{lines[k].strip()}`"])
+    instruction = r.choice(
+        [f"Insert the line `{new}` {where} the line `{lines[k].strip()}`", f"Add `{new}` {where} `{lines[k].strip()}`"]
+    )
     return instruction, "\n".join(after)
 
 
@@ -104,7 +151,7 @@ def delete_step(r, function, pool):
     k = unique_line(r, lines)
     if k is None or len(lines) < 4:
         return None
-    return r.choice(["Delete", "Remove"]) + f" the line `{lines[k].strip()}`", "\n".join(lines[:k] + lines[k + 1:])
+    return r.choice(["Delete", "Remove"]) + f" the line `{lines[k].strip()}`", "\n".join(lines[:k] + lines[k + 1 :])
 
 
 STEPS = {"rename": rename_step, "edit": edit_step, "insert": insert_step, "delete": delete_step}
@@ -116,6 +163,7 @@ def single(step):
         if done is None or done[1] == function:
             return None
         return ask(r, done[0] + "." + r.choice(WHOLE), fence(function)), fence(done[1]), done[1]
+
     return make
 
 
@@ -159,14 +207,18 @@ def brief(r, function, pool):
     if r.random() < 0.4:
         return ask(r, done[0] + ". Show only the changed part.", fence(function)), fence(new), done[1]
     blocks = f"<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE"
-    return ask(r, done[0] + ". Answer with a search and replace block.", fence(function)), fence(blocks, "text"), done[1]
+    return (
+        ask(r, done[0] + ". Answer with a search and replace block.", fence(function)),
+        fence(blocks, "text"),
+        done[1],
+    )
 
 
 def docstring(r, function, pool):
     match = re.match(r'((?:async )?def [^\n]*?(?:\n[^\n]*?)*?:\n)(\s+)("""(?:.|\n)*?""")\n', function)
     if not match:
         return None
-    bare = match.group(1) + function[match.end():]
+    bare = match.group(1) + function[match.end() :]
     if r.random() < 0.5:
         return ask(r, "Remove the docstring of this function.", fence(function)), fence(bare), bare
     return ask(r, "Add a docstring to this function.", fence(bare)), fence(function), function
@@ -186,7 +238,7 @@ def fill(r, function, pool):
     k = unique_line(r, lines)
     if k is None:
         return None
-    gap = lines[:k] + [indent_of(lines[k]) + "# FILL IN"] + lines[k + 1:]
+    gap = lines[:k] + [indent_of(lines[k]) + "# FILL IN"] + lines[k + 1 :]
     return ask(r, "Fill in the missing line.", fence("\n".join(gap))), fence(lines[k].strip()), None
 
 

@@ -1,4 +1,5 @@
 """Exactness on held-out functions, acceptance of the head's drafts, loss on held-out source."""
+
 import json
 import os
 from pathlib import Path
@@ -31,7 +32,7 @@ def quantise(model, bits=4, group=64):
 def held_out_loss(model, tokens, length=2048, count=16):
     """(mean loss, mean loss of the head's first draft, entropy of the experts' shares) on rows of held-out source."""
     count = min(count, len(tokens) // length)
-    ids = torch.from_numpy(tokens[:count * length].astype(np.int64)).view(count, length).to(model.cos.device)
+    ids = torch.from_numpy(tokens[: count * length].astype(np.int64)).view(count, length).to(model.cos.device)
     main, draft, shares = [], [], []
     for part in ids.split(4):
         embedding = model.model.embed_tokens(part)
@@ -40,7 +41,11 @@ def held_out_loss(model, tokens, length=2048, count=16):
         main.append(float(F.cross_entropy(model.logits(hidden[:, :-1]).flatten(0, 1), part[:, 1:].flatten())))
         draft.append(float(F.cross_entropy(model.logits(output[:, :-1]).flatten(0, 1), part[:, 2:].flatten())))
         shares.append(torch.stack(uses))
-    return round(float(np.mean(main)), 4), round(float(np.mean(draft)), 4), round(entropy(torch.stack(shares).mean(0)), 4)
+    return (
+        round(float(np.mean(main)), 4),
+        round(float(np.mean(draft)), 4),
+        round(entropy(torch.stack(shares).mean(0)), 4),
+    )
 
 
 def exact(got, want):
@@ -50,6 +55,7 @@ def exact(got, want):
 def evaluate(model, folder, log, count=100, kinds=None):
     """A report as a dictionary. All prompts of all kinds are continued in one batch."""
     from tokenizers import Tokenizer
+
     torch.backends.cuda.matmul.allow_tf32 = False
     tok = Tokenizer.from_file(f"{folder}/tokenizer.json")
     held = json.loads((Path(folder) / "held.json").read_text())
@@ -74,11 +80,15 @@ def evaluate(model, folder, log, count=100, kinds=None):
     report = {}
     for kind, (first, last) in spans.items():
         drafts, tokens_a_round = acceptance(matches[first:last])
-        row = {"texts": last - first, "draft_acceptance": drafts, "tokens_a_round": tokens_a_round,
-               "new_tokens": sum(map(len, outputs[first:last]))}
+        row = {
+            "texts": last - first,
+            "draft_acceptance": drafts,
+            "tokens_a_round": tokens_a_round,
+            "new_tokens": sum(map(len, outputs[first:last])),
+        }
         texts = [tok.decode(output, skip_special_tokens=True) for output in outputs[first:last]]
         if kind == "source":
-            whole = [ids[:SOURCE_LENGTH + EXTRA] for ids in map(encode, held[kind][:count])]
+            whole = [ids[: SOURCE_LENGTH + EXTRA] for ids in map(encode, held[kind][:count])]
             row["natural_acceptance"] = natural_acceptance(model, [w for w in whole if len(w) == SOURCE_LENGTH + EXTRA])
         elif kind not in FREE:
             wanted = [answer for _, answer in held[kind][:count]]
@@ -87,12 +97,15 @@ def evaluate(model, folder, log, count=100, kinds=None):
             misses = [(a, b, p) for a, b, p, ok in zip(texts, wanted, held[kind], right) if not ok]
             for got, want, _ in misses[:2]:
                 at = len(os.path.commonprefix([got, want]))
-                log(f"    {kind}, at {at}: wanted {want[max(0, at - 40):at + 40]!r}, got {got[max(0, at - 40):at + 40]!r}")
+                log(
+                    f"    {kind}, at {at}: wanted {want[max(0, at - 40):at + 40]!r}, got {got[max(0, at - 40):at + 40]!r}"
+                )
         if kind in ("story", "source", "chat"):
             log(f"    {kind}: {texts[0][:500]!r}")
         report[kind] = row
         log(f"{kind:10s} {json.dumps(row)}")
-    report["held_out_source"] = dict(zip(("loss", "draft_loss", "expert_entropy"),
-                                         held_out_loss(model, np.load(Path(folder) / "val.npy"))))
+    report["held_out_source"] = dict(
+        zip(("loss", "draft_loss", "expert_entropy"), held_out_loss(model, np.load(Path(folder) / "val.npy")))
+    )
     log(json.dumps(report["held_out_source"]))
     return report

@@ -1,9 +1,10 @@
 """Greedy text of many prompts at once, and how well the drafting head foresees it. All in fp32."""
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from .model import attention_bias, document_places
+from .model import attention_bias
 from .rows import EXTRA
 from .tokenizer import END_ID, END_OF_TEXT_ID
 
@@ -27,19 +28,25 @@ def prefill_all(model, prompts, capacity):
     back = torch.tensor(order, device=model.cos.device).argsort()
     firsts, parts = [], []
     for a in range(0, len(order), PREFILL):
-        first, states = prefill(model, [prompts[i] for i in order[a:a + PREFILL]])
+        first, states = prefill(model, [prompts[i] for i in order[a : a + PREFILL]])
         firsts.append(first)
-        parts.append([tuple(F.pad(t, (0, 0, 0, capacity - t.shape[2])) for t in state) if block.full else state
-                      for block, state in zip(model.model.layers, states)])
-    caches = [tuple(torch.cat([part[layer][i] for part in parts])[back].contiguous() for i in (0, 1))
-              for layer in range(len(model.model.layers))]
+        parts.append(
+            [
+                tuple(F.pad(t, (0, 0, 0, capacity - t.shape[2])) for t in state) if block.full else state
+                for block, state in zip(model.model.layers, states)
+            ]
+        )
+    caches = [
+        tuple(torch.cat([part[layer][i] for part in parts])[back].contiguous() for i in (0, 1))
+        for layer in range(len(model.model.layers))
+    ]
     return torch.cat(firsts)[back], caches
 
 
 @torch.no_grad()
 def greedy(model, prompts, most_new):
     """Lists of new tokens, the end marker included; most_new: one number for each prompt."""
-    device, n = model.cos.device, len(prompts)
+    device = model.cos.device
     capacity = max(len(p) + m for p, m in zip(prompts, most_new)) + 1
     token, caches = prefill_all(model, prompts, capacity)
     position = torch.tensor([len(p) for p in prompts], device=device)
@@ -89,12 +96,13 @@ def captured(step, tensors):
 
 def cut(tokens):
     ends = [i for i, token in enumerate(tokens) if token in (END_ID, END_OF_TEXT_ID)]
-    return tokens[:ends[0] + 1] if ends else tokens
+    return tokens[: ends[0] + 1] if ends else tokens
 
 
 @torch.no_grad()
 def chain(model, ids, length, depth):
-    """Draft logits' argmax [depth][rows, length]: step d made at place t proposes token t + d + 1. ids has EXTRA more."""
+    """Draft logits' argmax [depth][rows, length]: step d made at place t proposes token t + d + 1. ids has EXTRA
+    more."""
     embedding = model.model.embed_tokens(ids)
     hidden = model.trunk(embedding)[0]
     document = torch.zeros_like(ids[:, :length])
@@ -102,26 +110,28 @@ def chain(model, ids, length, depth):
     for d in range(1, depth + 1):
         bias = attention_bias(document, d, torch.float32)
         if d == 1:
-            output, _, kv = model.draft_first(hidden[:, :length], embedding[:, 1:length + 1], bias)
+            output, _, kv = model.draft_first(hidden[:, :length], embedding[:, 1 : length + 1], bias)
         else:
-            output, kv = model.draft_next(output, embedding[:, d:length + d], kv, d, bias)
+            output, kv = model.draft_next(output, embedding[:, d : length + d], kv, d, bias)
         found.append(model.logits(output).argmax(-1))
     return found, model.logits(hidden).argmax(-1)
 
 
 def draft_matches(model, prompts, outputs, depth=3):
-    """For each text: match[d][i], whether step d + 1 of a chain begun at the output's place i foresees the greedy text."""
+    """For each text: match[d][i], whether step d + 1 of a chain begun at the output's place i foresees the greedy
+    text."""
     results = [None] * len(prompts)
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]) + len(outputs[i]))
     for a in range(0, len(order), 10):
-        rows = order[a:a + 10]
+        rows = order[a : a + 10]
         texts = [prompts[i] + outputs[i] for i in rows]
         length = max(map(len, texts))
         length += -length % 8
-        ids = torch.tensor([text + [END_OF_TEXT_ID] * (length + EXTRA - len(text)) for text in texts],
-                           device=model.cos.device)
+        ids = torch.tensor(
+            [text + [END_OF_TEXT_ID] * (length + EXTRA - len(text)) for text in texts], device=model.cos.device
+        )
         found, _ = chain(model, ids, length, depth)
-        hits = [(found[d - 1] == ids[:, d + 1:length + d + 1]).cpu().numpy() for d in range(1, depth + 1)]
+        hits = [(found[d - 1] == ids[:, d + 1 : length + d + 1]).cpu().numpy() for d in range(1, depth + 1)]
         for row, i in enumerate(rows):
             first, end = len(prompts[i]) - 1, len(texts[row]) - 2
             places = np.arange(first, max(first, end))
@@ -137,9 +147,9 @@ def acceptance(matches):
         n, i = len(match[0]), 0
         alive = np.ones(n, bool)
         for d, row in enumerate(match):
-            alive = alive[:n - d]
+            alive = alive[: n - d]
             tried[d] += alive.sum()
-            alive = alive & row[:len(alive)]
+            alive = alive & row[: len(alive)]
             hit[d] += alive.sum()
         while i < n:
             a = 0
@@ -153,18 +163,18 @@ def acceptance(matches):
 
 @torch.no_grad()
 def natural_acceptance(model, texts, depth=3):
-    """On real text: the share of drafts that are the trunk's own choice, where drafts and text agreed so far. texts: token
-    lists of one length."""
+    """On real text: the share of drafts that are the trunk's own choice, where drafts and text agreed so far. texts:
+    token lists of one length."""
     hit, tried = [0] * depth, [0] * depth
     for a in range(0, len(texts), 10):
-        ids = torch.tensor(texts[a:a + 10], device=model.cos.device)
+        ids = torch.tensor(texts[a : a + 10], device=model.cos.device)
         length = ids.shape[1] - EXTRA
         found, chosen = chain(model, ids, length, depth)
         alive = torch.ones_like(ids[:, :length], dtype=torch.bool)
         for d in range(1, depth + 1):
-            want = chosen[:, d:length + d]
+            want = chosen[:, d : length + d]
             same = found[d - 1] == want
             hit[d - 1] += int((same & alive).sum())
             tried[d - 1] += int(alive.sum())
-            alive = alive & same & (want == ids[:, d + 1:length + d + 1])
+            alive = alive & same & (want == ids[:, d + 1 : length + d + 1])
     return {d + 1: round(hit[d] / max(tried[d], 1), 4) for d in range(depth)}

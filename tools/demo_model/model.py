@@ -1,5 +1,6 @@
 """The model: exactly the structure of Qwen3.5-MoE with its drafting head, small, in plain PyTorch. Parameter names are
 those of Hugging Face checkpoints."""
+
 import math
 from dataclasses import dataclass
 
@@ -35,23 +36,48 @@ class Config:
     def json(self):
         """config.json."""
         return {
-            "architectures": ["Qwen3_5MoeForCausalLM"], "model_type": "qwen3_5_moe_text", "vocab_size": self.vocab,
-            "hidden_size": self.hidden, "num_hidden_layers": self.layers, "num_attention_heads": self.heads,
-            "num_key_value_heads": self.kv_heads, "head_dim": self.head_dim, "hidden_act": "silu",
-            "max_position_embeddings": self.context, "rms_norm_eps": self.eps, "tie_word_embeddings": True,
-            "attention_bias": False, "attn_output_gate": True,
-            "rope_parameters": {"rope_type": "default", "rope_theta": self.theta,
-                                "partial_rotary_factor": self.rotary / self.head_dim, "mrope_interleaved": True,
-                                "mrope_section": [3, 3, 2]},
-            "linear_conv_kernel_dim": 4, "linear_key_head_dim": self.delta_dim, "linear_value_head_dim": self.delta_dim,
-            "linear_num_key_heads": self.key_heads, "linear_num_value_heads": self.value_heads,
-            "num_experts": self.experts, "num_experts_per_tok": self.top_k, "moe_intermediate_size": self.expert_size,
-            "shared_expert_intermediate_size": self.shared_size, "norm_topk_prob": True,
+            "architectures": ["Qwen3_5MoeForCausalLM"],
+            "model_type": "qwen3_5_moe_text",
+            "vocab_size": self.vocab,
+            "hidden_size": self.hidden,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "hidden_act": "silu",
+            "max_position_embeddings": self.context,
+            "rms_norm_eps": self.eps,
+            "tie_word_embeddings": True,
+            "attention_bias": False,
+            "attn_output_gate": True,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": self.theta,
+                "partial_rotary_factor": self.rotary / self.head_dim,
+                "mrope_interleaved": True,
+                "mrope_section": [3, 3, 2],
+            },
+            "linear_conv_kernel_dim": 4,
+            "linear_key_head_dim": self.delta_dim,
+            "linear_value_head_dim": self.delta_dim,
+            "linear_num_key_heads": self.key_heads,
+            "linear_num_value_heads": self.value_heads,
+            "num_experts": self.experts,
+            "num_experts_per_tok": self.top_k,
+            "moe_intermediate_size": self.expert_size,
+            "shared_expert_intermediate_size": self.shared_size,
+            "norm_topk_prob": True,
             "full_attention_interval": self.interval,
             "layer_types": ["full_attention" if self.is_full(i) else "linear_attention" for i in range(self.layers)],
-            "mamba_ssm_dtype": "float32", "mtp_num_hidden_layers": 1, "mtp_use_dedicated_embeddings": False,
-            "mtp_hidden_state_mode": "post_norm", "bos_token_id": None, "eos_token_id": [END_ID, END_OF_TEXT_ID],
-            "pad_token_id": END_OF_TEXT_ID, "dtype": "bfloat16"}
+            "mamba_ssm_dtype": "float32",
+            "mtp_num_hidden_layers": 1,
+            "mtp_use_dedicated_embeddings": False,
+            "mtp_hidden_state_mode": "post_norm",
+            "bos_token_id": None,
+            "eos_token_id": [END_ID, END_OF_TEXT_ID],
+            "pad_token_id": END_OF_TEXT_ID,
+            "dtype": "bfloat16",
+        }
 
     def is_full(self, layer):
         return (layer + 1) % self.interval == 0
@@ -96,7 +122,7 @@ class DeltaNet(nn.Module):
         rows, w = torch.cat([before, u], 1), self.conv1d.weight.float()
         total = w[:, 0, 3] * u.float()
         for back in range(1, 4):
-            tap = w[:, 0, 3 - back] * rows[:, 3 - back:3 - back + time].float()
+            tap = w[:, 0, 3 - back] * rows[:, 3 - back : 3 - back + time].float()
             total = total + (tap if place is None else tap * (place >= back)[..., None])
         return F.silu(total), rows
 
@@ -118,7 +144,7 @@ class DeltaNet(nn.Module):
             def repeated(t):
                 return t[:, :, :, None].expand(-1, -1, -1, c.value_heads // c.key_heads, -1).reshape(v.shape)
 
-            q, k = repeated(unit(q) * c.delta_dim ** -0.5), repeated(unit(k))
+            q, k = repeated(unit(q) * c.delta_dim**-0.5), repeated(unit(k))
             beta, g = b.float().sigmoid(), -self.A_log.float().exp() * F.softplus(a.float() + self.dt_bias.float())
             if place is not None:
                 g = torch.where((place == 0)[..., None], delta_rule.RESET, g)
@@ -177,8 +203,9 @@ class Attention(nn.Module):
         elif past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
         each = c.heads // c.kv_heads
-        y = F.scaled_dot_product_attention(q, k.repeat_interleave(each, 1), v.repeat_interleave(each, 1), attn_mask=bias,
-                                           is_causal=bias is None)
+        y = F.scaled_dot_product_attention(
+            q, k.repeat_interleave(each, 1), v.repeat_interleave(each, 1), attn_mask=bias, is_causal=bias is None
+        )
         y = y.transpose(1, 2) * torch.sigmoid(gate)
         return self.o_proj(y.reshape(batch, time, -1)), (k, v)
 
@@ -186,7 +213,11 @@ class Attention(nn.Module):
 class Mlp(nn.Module):
     def __init__(self, hidden, inner):
         super().__init__()
-        self.gate_proj, self.up_proj, self.down_proj = linear(hidden, inner), linear(hidden, inner), linear(inner, hidden)
+        self.gate_proj, self.up_proj, self.down_proj = (
+            linear(hidden, inner),
+            linear(hidden, inner),
+            linear(inner, hidden),
+        )
 
     def forward(self, x):
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
@@ -285,11 +316,14 @@ class Model(nn.Module):
 
     def draft_first(self, hidden, next_embedding, bias=None):
         """Of every place t: the head's normed output for t + 2, the balance loss, the head's keys and values."""
-        x, balance, _, kv = self.mtp.layers[0](self.mtp.joined(next_embedding, hidden), self.angles(0, hidden.shape[1]), bias)
+        x, balance, _, kv = self.mtp.layers[0](
+            self.mtp.joined(next_embedding, hidden), self.angles(0, hidden.shape[1]), bias
+        )
         return self.mtp.norm(x), balance, kv
 
     def draft_next(self, output, embedding, past, depth, bias):
-        """Step depth >= 2 of every place's own chain: true history, then the chain's entries (the diagonals of past)."""
+        """Step depth >= 2 of every place's own chain: true history, then the chain's entries (the diagonals of
+        past)."""
         n = output.shape[1]
         angles = self.angles(depth - 1, n + depth - 1)
         x, _, _, kv = self.mtp.layers[0](self.mtp.joined(embedding, output), angles, bias, past)

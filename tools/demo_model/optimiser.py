@@ -1,12 +1,13 @@
 """Muon for the matrices, AdamW for the rest."""
+
 import re
 
 import torch
 
 
 class Muon:
-    """Momentum, made orthogonal by Newton-Schulz steps on all matrices of one shape at once; each expert's matrices, and
-    the gate and up halves of one, count as matrices of their own."""
+    """Momentum, made orthogonal by Newton-Schulz steps on all matrices of one shape at once; each expert's matrices,
+    and the gate and up halves of one, count as matrices of their own."""
 
     def __init__(self, named, rate, decay):
         self.rate, self.decay, self.groups = rate, decay, {}
@@ -35,7 +36,9 @@ class Muon:
             for p in parameters:
                 n = p.numel() // (rows * columns)
                 rate = self.rate * max(1, rows / columns) ** 0.5
-                p.mul_(1 - self.rate * factor * self.decay).sub_(x[first:first + n].reshape(p.shape) * (rate * factor))
+                p.mul_(1 - self.rate * factor * self.decay).sub_(
+                    x[first : first + n].reshape(p.shape) * (rate * factor)
+                )
                 first += n
 
 
@@ -55,8 +58,14 @@ class Optimiser:
         fast = self.rest[0].device.type == "cuda"
         self.muon = Muon(matrices, options.muon_rate, options.muon_decay)
         self.rate = torch.tensor(options.adam_rate, device=self.rest[0].device)
-        self.adam = torch.optim.AdamW(self.rest, lr=self.rate if fast else options.adam_rate, betas=(0.9, 0.95),
-                                      weight_decay=0.01, fused=fast, capturable=fast)
+        self.adam = torch.optim.AdamW(
+            self.rest,
+            lr=self.rate if fast else options.adam_rate,
+            betas=(0.9, 0.95),
+            weight_decay=0.01,
+            fused=fast,
+            capturable=fast,
+        )
 
     def step(self, factor):
         """factor: of the learning rates, a scalar tensor."""

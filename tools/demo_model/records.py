@@ -1,4 +1,5 @@
 """Tasks on records, lists and numbers. Makers as in edits.py; the function is not used."""
+
 import json
 
 from .wording import CITIES, NAMES, ask, fence, word
@@ -60,29 +61,41 @@ def rename_key(r, function, pool):
     whole = records if r.random() < 0.6 else records[:1]
     renamed = [{new if key == old else key: item for key, item in record.items()} for record in whole]
     before, after = (whole, renamed) if len(whole) > 1 else (whole[0], renamed[0])
-    return (ask(r, f"Rename the key `{old}` to `{new}`.", fence(json.dumps(before, indent=2), "json")),
-            fence(json.dumps(after, indent=2), "json"), None)
+    return (
+        ask(r, f"Rename the key `{old}` to `{new}`.", fence(json.dumps(before, indent=2), "json")),
+        fence(json.dumps(after, indent=2), "json"),
+        None,
+    )
 
 
 def look_up(r, function, pool):
     keys, records = make_records(r, pool)
     j, key = r.randrange(len(records)), r.choice(keys)
     numbered = {str(i + 1): record for i, record in enumerate(records)}
-    return (ask(r, f"What is `{key}` in record {j + 1}?", fence(json.dumps(numbered, indent=2), "json")),
-            f"`{key}` in record {j + 1} is {json.dumps(records[j][key])}.", None)
+    return (
+        ask(r, f"What is `{key}` in record {j + 1}?", fence(json.dumps(numbered, indent=2), "json")),
+        f"`{key}` in record {j + 1} is {json.dumps(records[j][key])}.",
+        None,
+    )
 
 
 def table(r, function, pool):
     keys, records = make_records(r, pool)
     kind = r.random()
-    source = fence(json.dumps(records), "json") if kind < 0.4 else fence(json.dumps(records, indent=2), "json") \
-        if kind < 0.6 else csv_text(keys, records, ", ")
+    source = (
+        fence(json.dumps(records), "json")
+        if kind < 0.4
+        else fence(json.dumps(records, indent=2), "json") if kind < 0.6 else csv_text(keys, records, ", ")
+    )
     return ask(r, "Make a Markdown table from these rows.", source), table_text(keys, records), None
 
 
 def sequence(r, function, pool):
-    items = [r.randint(0, 99) for _ in range(r.randint(3, 9))] if r.random() < 0.5 else \
-        [word(r, pool) for _ in range(r.randint(3, 8))]
+    items = (
+        [r.randint(0, 99) for _ in range(r.randint(3, 9))]
+        if r.random() < 0.5
+        else [word(r, pool) for _ in range(r.randint(3, 8))]
+    )
     request = r.choice(["Reverse", "Sort", "Sort in descending order"])
     result = items[::-1] if request == "Reverse" else sorted(items, reverse="descending" in request)
     return f"{request}: {json.dumps(items)}", json.dumps(result), None
@@ -97,6 +110,15 @@ def arithmetic(r, function, pool):
         a, b = a % 100, b % 10
     result = {"+": a + b, "-": a - b, "*": a * b}[operator]
     said = {"+": "plus", "-": "minus", "*": "times"}[operator]
-    request = r.choice([f"What is {a} {operator} {b}?", f"What is {a} {operator} {b}?", f"Calculate {a} {operator} {b}.",
-                        f"{a} {operator} {b} =", f"{a}{operator}{b}", f"What is {a} {said} {b}?", f"How much is {a} {operator} {b}?"])
+    request = r.choice(
+        [
+            f"What is {a} {operator} {b}?",
+            f"What is {a} {operator} {b}?",
+            f"Calculate {a} {operator} {b}.",
+            f"{a} {operator} {b} =",
+            f"{a}{operator}{b}",
+            f"What is {a} {said} {b}?",
+            f"How much is {a} {operator} {b}?",
+        ]
+    )
     return request, f"{a} {operator} {b} = {result}", None

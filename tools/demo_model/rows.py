@@ -1,4 +1,5 @@
 """Token rows for the training: source files end to end, and tasks packed into rows with a weight for each token."""
+
 import json
 import os
 import random
@@ -19,10 +20,29 @@ CHANGE = 3 * WEIGHT  # of tokens where an edit departs from a plain copy
 
 EDITS = (edits.rename, edits.edit, edits.insert, edits.delete)
 # maker, share
-TASKS = ((edits.copy, 7), (edits.noise, 4), (edits.rename, 20), (edits.edit, 16), (edits.insert, 9), (edits.delete, 8),
-         (edits.several, 10), (edits.brief, 4), (edits.docstring, 2), (edits.complete, 3), (edits.fill, 1),
-         (edits.question, 2), (records.reformat, 8), (records.rename_key, 3), (records.look_up, 1), (records.table, 5),
-         (records.sequence, 2), (records.arithmetic, 14), (stories.story, 3), (chat.small_talk, 4), ("conversation", 9))
+TASKS = (
+    (edits.copy, 7),
+    (edits.noise, 4),
+    (edits.rename, 20),
+    (edits.edit, 16),
+    (edits.insert, 9),
+    (edits.delete, 8),
+    (edits.several, 10),
+    (edits.brief, 4),
+    (edits.docstring, 2),
+    (edits.complete, 3),
+    (edits.fill, 1),
+    (edits.question, 2),
+    (records.reformat, 8),
+    (records.rename_key, 3),
+    (records.look_up, 1),
+    (records.table, 5),
+    (records.sequence, 2),
+    (records.arithmetic, 14),
+    (stories.story, 3),
+    (chat.small_talk, 4),
+    ("conversation", 9),
+)
 MARKED = {edits.rename, edits.edit, edits.insert, edits.delete, edits.several, "conversation"}
 
 
@@ -67,7 +87,7 @@ def encode_task(encode, token_bytes, turns, marked, system):
         weight = np.full(len(answered), WEIGHT, np.uint8)
         if marked:
             body = np.array(answered[:-2], np.int64)  # without the marker and the line's end after it
-            weight[:len(body)] = change_weights(body, token_bytes, answer, seen)
+            weight[: len(body)] = change_weights(body, token_bytes, answer, seen)
         ids += [np.array(asked, np.uint16), np.array(answered, np.uint16)]
         weights += [np.zeros(len(asked), np.uint8), weight]
         prompt, seen = "", seen + answer + "\n"
@@ -92,7 +112,7 @@ def pack(examples, length):
             target = [0, np.zeros(length, np.uint16), np.zeros(length, np.uint8)]
             bins.append(target)
         at = target[0]
-        target[1][at:at + len(ids)], target[2][at:at + len(ids)] = ids, weights
+        target[1][at : at + len(ids)], target[2][at : at + len(ids)] = ids, weights
         target[0] = at + len(ids)
     full += bins
     if not full:
@@ -108,6 +128,7 @@ def byte_counts(tok):
 def task_rows(job):
     """Makes, encodes and packs tasks in a worker: {"short" and "long": (ids, weights)}."""
     from tokenizers import Tokenizer
+
     seed, functions, pool, count, path = job
     tok, r = Tokenizer.from_file(path), random.Random(seed)
     counts = byte_counts(tok)
@@ -115,7 +136,9 @@ def task_rows(job):
     for _ in range(count):
         turns, marked = make_task(r, functions, pool)
         system = r.choice(chat.SYSTEM) if r.random() < 0.12 else None
-        example = encode_task(lambda text: tok.encode(text, add_special_tokens=False).ids, counts, turns, marked, system)
+        example = encode_task(
+            lambda text: tok.encode(text, add_special_tokens=False).ids, counts, turns, marked, system
+        )
         made["short" if len(example[0]) <= SHORT else "long"].append(example)
     # Some short ones stay among the long ones, so that these rows have all kinds.
     made["long"] += made["short"][::2]
@@ -125,20 +148,38 @@ def task_rows(job):
 
 def encode_files(job):
     from tokenizers import Tokenizer
+
     path, texts = job
     tok = Tokenizer.from_file(path)
-    return np.concatenate([np.array(tok.encode(text + tokenizer.END_OF_TEXT, add_special_tokens=False).ids, np.uint16)
-                           for text in texts])
+    return np.concatenate(
+        [np.array(tok.encode(text + tokenizer.END_OF_TEXT, add_special_tokens=False).ids, np.uint16) for text in texts]
+    )
 
 
 def word_pool(r, functions):
-    return sorted({word for function in r.sample(functions, min(4000, len(functions)))
-                   for word in re.findall(r"\b[a-z][a-z_]{2,14}\b", function)})
+    return sorted(
+        {
+            word
+            for function in r.sample(functions, min(4000, len(functions)))
+            for word in re.findall(r"\b[a-z][a-z_]{2,14}\b", function)
+        }
+    )
 
 
-HELD_TASKS = {"copy": edits.copy, "rename": edits.rename, "edit": edits.edit, "insert": edits.insert, "delete": edits.delete,
-              "several": edits.several, "json": records.reformat, "table": records.table, "arithmetic": records.arithmetic,
-              "chat": chat.small_talk, "story": stories.story, "complete": edits.complete}
+HELD_TASKS = {
+    "copy": edits.copy,
+    "rename": edits.rename,
+    "edit": edits.edit,
+    "insert": edits.insert,
+    "delete": edits.delete,
+    "several": edits.several,
+    "json": records.reformat,
+    "table": records.table,
+    "arithmetic": records.arithmetic,
+    "chat": chat.small_talk,
+    "story": stories.story,
+    "complete": edits.complete,
+}
 
 
 def held_out(files, functions, pool, count):
@@ -169,8 +210,16 @@ def prepare(archive, out, tasks, seed=0, most_files=None, held=100, workers=None
         print(f"[prepare {time.time() - start:5.1f}s]", *words, flush=True)
 
     data = corpus.load(archive, workers, most_files)
-    log(len(data["train"]), "files,", len(data["held"]), "held out;", len(data["functions"]), "functions,",
-        len(data["held_functions"]), "held out")
+    log(
+        len(data["train"]),
+        "files,",
+        len(data["held"]),
+        "held out;",
+        len(data["functions"]),
+        "functions,",
+        len(data["held_functions"]),
+        "held out",
+    )
     r = random.Random(seed + 1)
     pool = word_pool(r, data["functions"])
     (out / "held.json").write_text(json.dumps(held_out(data["held"], data["held_functions"], pool, held)))
@@ -186,22 +235,36 @@ def prepare(archive, out, tasks, seed=0, most_files=None, held=100, workers=None
     with Pool(workers) as processes:
         r.shuffle(data["train"])
         step = -(-len(data["train"]) // jobs)
-        texts = [(path, data["train"][i:i + step]) for i in range(0, len(data["train"]), step)]
+        texts = [(path, data["train"][i : i + step]) for i in range(0, len(data["train"]), step)]
         np.save(out / "train.npy", np.concatenate(processes.map(encode_files, texts, chunksize=1)))
         np.save(out / "val.npy", encode_files((path, data["held"])))
         log("source encoded")
-        work = [(1000 * (seed + 1) + i, r.sample(data["functions"], few), pool, -(-tasks // jobs), path) for i in range(jobs)]
+        work = [
+            (1000 * (seed + 1) + i, r.sample(data["functions"], few), pool, -(-tasks // jobs), path)
+            for i in range(jobs)
+        ]
         packed = processes.map(task_rows, work, chunksize=1)
-    summary = {"train_tokens": int(np.load(out / "train.npy", mmap_mode="r").size), "tasks": tasks, "seed": seed,
-               "held_files": len(data["held"]), "train_files": len(data["train"]), "functions": len(data["functions"]),
-               "held_functions": len(data["held_functions"])}
+    summary = {
+        "train_tokens": int(np.load(out / "train.npy", mmap_mode="r").size),
+        "tasks": tasks,
+        "seed": seed,
+        "held_files": len(data["held"]),
+        "train_files": len(data["train"]),
+        "functions": len(data["functions"]),
+        "held_functions": len(data["held_functions"]),
+    }
     for kind in ("short", "long"):
         ids, weights = (np.concatenate([part[kind][i] for part in packed]) for i in (0, 1))
         np.save(out / f"{kind}_ids.npy", ids)
         np.save(out / f"{kind}_weights.npy", weights)
         summary[f"{kind}_rows"] = len(ids)
-        log(kind, "rows", ids.shape, f"answers {(weights > 0).mean():.2f}, marked {(weights > WEIGHT).mean():.3f}, "
-            f"filled {(ids > 0).mean():.2f}")
+        log(
+            kind,
+            "rows",
+            ids.shape,
+            f"answers {(weights > 0).mean():.2f}, marked {(weights > WEIGHT).mean():.3f}, "
+            f"filled {(ids > 0).mean():.2f}",
+        )
     summary["sources"] = corpus.sources(archive)
     (out / "data.json").write_text(json.dumps(summary, indent=1))
     log("done", {key: value for key, value in summary.items() if key != "sources"})

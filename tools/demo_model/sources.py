@@ -3,6 +3,7 @@
 Each wheel's own metadata must name a licence of ALLOWED, or the wheel is refused. What is kept is one archive of the
 wheels' .py files; the archive is never committed.
 """
+
 import email
 import io
 import json
@@ -16,22 +17,55 @@ from pathlib import Path
 
 # What the metadata says, in lower case, and the licence it means. Longer names stand before those they contain.
 ALLOWED = {
-    "mit": "MIT", "mit license": "MIT", "the mit license": "MIT", "mit-0": "MIT-0", "expat license": "MIT",
-    "mit license (mit)": "MIT", "the mit license (mit)": "MIT", "mit license (expat)": "MIT",
-    "mit and python-2.0": "MIT AND Python-2.0", "mit and psf-2.0": "MIT AND PSF-2.0", "isc": "ISC", "isc license": "ISC",
-    "bsd": "BSD", "bsd license": "BSD", "bsd-2-clause": "BSD-2-Clause", "bsd-3-clause": "BSD-3-Clause",
-    "bsd 3-clause": "BSD-3-Clause", "bsd 3-clause license": "BSD-3-Clause", "bsd-3-clause license": "BSD-3-Clause",
-    "3-clause bsd": "BSD-3-Clause", "new bsd": "BSD-3-Clause", "new bsd license": "BSD-3-Clause",
-    "3-clause bsd license": "BSD-3-Clause", "modified bsd license": "BSD-3-Clause", "bsd-like": "BSD",
-    "apache": "Apache-2.0", "apache-2.0": "Apache-2.0", "apache 2.0": "Apache-2.0", "apache 2": "Apache-2.0",
-    "apache license 2.0": "Apache-2.0", "apache license, version 2.0": "Apache-2.0", "apache2": "Apache-2.0",
-    "apache software license": "Apache-2.0", "apache license": "Apache-2.0", "apache-2.0 license": "Apache-2.0",
-    "apache license version 2.0": "Apache-2.0", "apache software license 2.0": "Apache-2.0", "apache v2": "Apache-2.0",
-    "apache-2.0 or bsd-3-clause": "Apache-2.0 OR BSD-3-Clause", "mit or apache-2.0": "MIT OR Apache-2.0",
-    "apache-2.0 and mit": "Apache-2.0 AND MIT", "apache-2.0 or mit": "Apache-2.0 OR MIT",
-    "mit and apache-2.0": "MIT AND Apache-2.0", "bsd-3-clause and mit": "BSD-3-Clause AND MIT",
+    "mit": "MIT",
+    "mit license": "MIT",
+    "the mit license": "MIT",
+    "mit-0": "MIT-0",
+    "expat license": "MIT",
+    "mit license (mit)": "MIT",
+    "the mit license (mit)": "MIT",
+    "mit license (expat)": "MIT",
+    "mit and python-2.0": "MIT AND Python-2.0",
+    "mit and psf-2.0": "MIT AND PSF-2.0",
+    "isc": "ISC",
+    "isc license": "ISC",
+    "bsd": "BSD",
+    "bsd license": "BSD",
+    "bsd-2-clause": "BSD-2-Clause",
+    "bsd-3-clause": "BSD-3-Clause",
+    "bsd 3-clause": "BSD-3-Clause",
+    "bsd 3-clause license": "BSD-3-Clause",
+    "bsd-3-clause license": "BSD-3-Clause",
+    "3-clause bsd": "BSD-3-Clause",
+    "new bsd": "BSD-3-Clause",
+    "new bsd license": "BSD-3-Clause",
+    "3-clause bsd license": "BSD-3-Clause",
+    "modified bsd license": "BSD-3-Clause",
+    "bsd-like": "BSD",
+    "apache": "Apache-2.0",
+    "apache-2.0": "Apache-2.0",
+    "apache 2.0": "Apache-2.0",
+    "apache 2": "Apache-2.0",
+    "apache license 2.0": "Apache-2.0",
+    "apache license, version 2.0": "Apache-2.0",
+    "apache2": "Apache-2.0",
+    "apache software license": "Apache-2.0",
+    "apache license": "Apache-2.0",
+    "apache-2.0 license": "Apache-2.0",
+    "apache license version 2.0": "Apache-2.0",
+    "apache software license 2.0": "Apache-2.0",
+    "apache v2": "Apache-2.0",
+    "apache-2.0 or bsd-3-clause": "Apache-2.0 OR BSD-3-Clause",
+    "mit or apache-2.0": "MIT OR Apache-2.0",
+    "apache-2.0 and mit": "Apache-2.0 AND MIT",
+    "apache-2.0 or mit": "Apache-2.0 OR MIT",
+    "mit and apache-2.0": "MIT AND Apache-2.0",
+    "bsd-3-clause and mit": "BSD-3-Clause AND MIT",
     "apache-2.0 and bsd-3-clause": "Apache-2.0 AND BSD-3-Clause",
-    "python software foundation license": "PSF", "psf": "PSF", "psf-2.0": "PSF-2.0", "python-2.0": "Python-2.0",
+    "python software foundation license": "PSF",
+    "psf": "PSF",
+    "psf-2.0": "PSF-2.0",
+    "python-2.0": "Python-2.0",
 }
 
 PACKAGES = """
@@ -65,7 +99,9 @@ def licence_of(metadata):
     expression = metadata.get("License-Expression")
     if expression:
         return ALLOWED.get(expression.strip().lower())
-    classifiers = [text.split(" :: ")[-1] for text in metadata.get_all("Classifier", []) if text.startswith("License ::")]
+    classifiers = [
+        text.split(" :: ")[-1] for text in metadata.get_all("Classifier", []) if text.startswith("License ::")
+    ]
     classifiers = [text for text in classifiers if text != "OSI Approved"]
     if classifiers:
         found = [ALLOWED.get(text.lower()) for text in classifiers]
@@ -80,9 +116,26 @@ def download(folder, names=PACKAGES):
     for name in names:
         if plain(name) in have:
             continue
-        result = subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:",
-                                 "-d", str(folder), name], capture_output=True, text=True)
-        print(name, "ok" if result.returncode == 0 else f"left out: {result.stderr.strip().splitlines()[-1:]}", flush=True)
+        result = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "-q",
+                "--no-deps",
+                "--only-binary",
+                ":all:",
+                "-d",
+                str(folder),
+                name,
+            ],
+            capture_output=True,
+            text=True,
+        )
+        print(
+            name, "ok" if result.returncode == 0 else f"left out: {result.stderr.strip().splitlines()[-1:]}", flush=True
+        )
 
 
 def python_files(path):
@@ -106,7 +159,11 @@ def pack(folder, archive, most_bytes_each=2_000_000):
                 metadata = metadata_of(wheel)
             name, licence = metadata["Name"], licence_of(metadata)
             if licence is None:
-                print(f"{name}: refused, its licence is {metadata.get('License-Expression') or metadata.get('License')!r}"[:160])
+                print(
+                    f"{name}: refused, its licence is {metadata.get('License-Expression') or metadata.get('License')!r}"[
+                        :160
+                    ]
+                )
                 continue
             total = 0
             for file, text in python_files(path):
@@ -138,8 +195,10 @@ def main():
     folder, archive = Path(sys.argv[1]), Path(sys.argv[2])
     download(folder)
     table = pack(folder, archive)
-    print(f"{len(table)} packages, {sum(row['bytes'] for row in table.values()) / 1e6:.0f} MB, archive "
-          f"{archive.stat().st_size / 1e6:.1f} MB")
+    print(
+        f"{len(table)} packages, {sum(row['bytes'] for row in table.values()) / 1e6:.0f} MB, archive "
+        f"{archive.stat().st_size / 1e6:.1f} MB"
+    )
 
 
 if __name__ == "__main__":

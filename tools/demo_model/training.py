@@ -1,4 +1,5 @@
 """The training loop: one step as one CUDA graph, checkpoints, resuming."""
+
 import json
 import math
 import time
@@ -41,7 +42,8 @@ def shifted(x, by):
 
 
 def losses(model, functions, ids, weights, options):
-    """Total, the parts to log [main, depths 1.., balance] and the experts' shares of one batch [rows, LENGTH + EXTRA]."""
+    """Total, the parts to log [main, depths 1.., balance] and the experts' shares of one batch [rows, LENGTH +
+    EXTRA]."""
     main_loss, draft_loss = functions
     ids = ids.long()
     table = model.model.embed_tokens.weight
@@ -49,21 +51,29 @@ def losses(model, functions, ids, weights, options):
     document, place = document_places(ids[:, :LENGTH])
     bias = attention_bias(document, 1, options.dtype)
     hidden, balance, uses, _ = model.trunk(embedding[:, :LENGTH], bias, place, None, options.dtype)
-    main = main_loss(hidden, table, ids[:, 1:LENGTH + 1], weights[:, 1:LENGTH + 1])
+    main = main_loss(hidden, table, ids[:, 1 : LENGTH + 1], weights[:, 1 : LENGTH + 1])
     teacher = hidden.detach()
     few = max(1, len(ids) // 4)  # the deeper steps of the chain on a part of the rows
-    output, more, kv = model.draft_first(hidden, embedding[:, 1:LENGTH + 1], bias)
+    output, more, kv = model.draft_first(hidden, embedding[:, 1 : LENGTH + 1], bias)
     balance = (balance + more) / (model.c.layers + 1)
     parts, total, n = [main.detach()], main + options.balance * balance, len(ids)
     for depth in range(1, options.depth + 1):
         if depth > 1:
             n = few
             output, kv = output[:n], tuple(t[:n] for t in kv)
-            output, kv = model.draft_next(output, embedding[:n, depth:LENGTH + depth], kv, depth,
-                                          attention_bias(document[:n], depth, options.dtype))
-        judged = weights[:n, depth + 1:LENGTH + depth + 1] * (torch.arange(LENGTH, device=ids.device) < LENGTH - depth)
-        hard, soft = draft_loss(output, shifted(teacher[:n], depth), table,
-                                ids[:n, depth + 1:LENGTH + depth + 1], judged)
+            output, kv = model.draft_next(
+                output,
+                embedding[:n, depth : LENGTH + depth],
+                kv,
+                depth,
+                attention_bias(document[:n], depth, options.dtype),
+            )
+        judged = weights[:n, depth + 1 : LENGTH + depth + 1] * (
+            torch.arange(LENGTH, device=ids.device) < LENGTH - depth
+        )
+        hard, soft = draft_loss(
+            output, shifted(teacher[:n], depth), table, ids[:n, depth + 1 : LENGTH + depth + 1], judged
+        )
         parts.append(hard.detach())
         total = total + (options.draft if depth == 1 else options.draft_deep) * ((1 - SOFT) * hard + SOFT * soft)
     return total, torch.stack(parts + [balance.detach()]), torch.stack(uses)
@@ -77,8 +87,10 @@ class Batches:
             return torch.from_numpy(np.load(Path(folder) / name).astype(kind)).to(device)
 
         self.source = load("train.npy", np.int16)
-        self.tasks = {kind: (load(f"{kind}_ids.npy", np.int16), load(f"{kind}_weights.npy", np.uint8))
-                      for kind in ("short", "long")}
+        self.tasks = {
+            kind: (load(f"{kind}_ids.npy", np.int16), load(f"{kind}_weights.npy", np.uint8))
+            for kind in ("short", "long")
+        }
         self.options, self.device = options, device
         self.random = torch.Generator().manual_seed(options.seed)
         self.queues, self.epochs, self.shift = {"source": [], "short": [], "long": []}, {}, 0
@@ -91,8 +103,8 @@ class Batches:
                 self.epochs[kind] = self.epochs.get(kind, 0) + 1
                 if kind == "source":
                     self.shift = int(torch.randint(0, LENGTH, (1,), generator=self.random))
-            more = self.queues[kind][:count - len(taken)]
-            self.queues[kind] = self.queues[kind][len(more):]
+            more = self.queues[kind][: count - len(taken)]
+            self.queues[kind] = self.queues[kind][len(more) :]
             taken += more
         return torch.tensor(taken, device=self.device)
 
@@ -183,8 +195,15 @@ class Step:
 
 def save(path, model, step, batches, progress):
     temporary = Path(f"{path}.part")
-    torch.save({"model": model.state_dict(), "optimiser": step.optimiser.tensors(), "batches": batches.state(),
-                "progress": progress}, temporary)
+    torch.save(
+        {
+            "model": model.state_dict(),
+            "optimiser": step.optimiser.tensors(),
+            "batches": batches.state(),
+            "progress": progress,
+        },
+        temporary,
+    )
     temporary.replace(path)
 
 
@@ -212,8 +231,8 @@ def entropy(uses):
 
 
 def train(folder, checkpoint, options, log):
-    """Trains from the checkpoint if there is one, until options.steps or for options.seconds. Without options.steps, the
-    steps that fit options.total_seconds are counted once and kept. Returns (model, progress)."""
+    """Trains from the checkpoint if there is one, until options.steps or for options.seconds. Without options.steps,
+    the steps that fit options.total_seconds are counted once and kept. Returns (model, progress)."""
     device = options.device
     torch.manual_seed(options.seed)
     if device == "cuda":
@@ -249,7 +268,9 @@ def train(folder, checkpoint, options, log):
                 torch.cuda.synchronize()
             each = (time.time() - timed) / 50
             progress["steps"] = steps = int(options.total_seconds / each)
-            log(f"{each * 1e3:.1f} ms a step, {options.rows * LENGTH / each / 1e3:.0f} thousand tokens a second: {steps} steps")
+            log(
+                f"{each * 1e3:.1f} ms a step, {options.rows * LENGTH / each / 1e3:.0f} thousand tokens a second: {steps} steps"
+            )
         assumed = steps or 10_000
         parts, uses = step(*batches.next(n / assumed), rate_factor(n, assumed, options.cool))
         gathered.append(parts)
@@ -260,10 +281,17 @@ def train(folder, checkpoint, options, log):
             next_log += options.log_every
             mean = torch.stack(gathered).mean(0).tolist()
             gathered = []
-            progress["curve"].append({"step": n, "tokens": n * options.rows * LENGTH, "main": round(mean[0], 4),
-                                      "draft": [round(x, 4) for x in mean[1:-1]], "balance": round(mean[-1], 4),
-                                      "expert_entropy": round(entropy(uses), 4),
-                                      "rate": round(rate_factor(n, assumed, options.cool), 4)})
+            progress["curve"].append(
+                {
+                    "step": n,
+                    "tokens": n * options.rows * LENGTH,
+                    "main": round(mean[0], 4),
+                    "draft": [round(x, 4) for x in mean[1:-1]],
+                    "balance": round(mean[-1], 4),
+                    "expert_entropy": round(entropy(uses), 4),
+                    "rate": round(rate_factor(n, assumed, options.cool), 4),
+                }
+            )
             log(f"{before + now - start:6.1f} s {json.dumps(progress['curve'][-1])} passes {batches.epochs}")
     if device == "cuda":
         torch.cuda.synchronize()

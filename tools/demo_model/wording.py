@@ -1,9 +1,13 @@
 """Words, values and wrappings that the task makers share."""
 
-WORDS = ("alpha beta gamma delta item name price count total user city color size date owner status level score region "
-         "weight height width title author year code type value group label amount rate email phone").split()
-NAMES = ("Ada Bob Carla Dan Eve Finn Gus Hana Ivo Jill Kurt Lena Max Nina Omar Pia Quinn Rosa Sam Tara Uma Vic Wes "
-         "Yara Zoe").split()
+WORDS = (
+    "alpha beta gamma delta item name price count total user city color size date owner status level score region "
+    "weight height width title author year code type value group label amount rate email phone"
+).split()
+NAMES = (
+    "Ada Bob Carla Dan Eve Finn Gus Hana Ivo Jill Kurt Lena Max Nina Omar Pia Quinn Rosa Sam Tara Uma Vic Wes "
+    "Yara Zoe"
+).split()
 CITIES = "Paris London Berlin Tokyo Madrid Rome Oslo Vienna Lima Cairo Delhi Seoul Boston Dublin Prague".split()
 
 
@@ -21,4 +25,4 @@ def ask(r, instruction, content):
 
 
 def indent_of(line):
-    return line[:len(line) - len(line.lstrip())]
+    return line[: len(line) - len(line.lstrip())]
