@@ -52,6 +52,8 @@ TEST(Tokenizer, DecodingGivesTheTextBack) {
     EXPECT_TRUE(rc::check(std::string("round trip, ") + name, [&] {
       std::string text = *valid_text();
       for (const bool parse_special : {false, true}) {
+        // Behind markup these two families begin a text anew, with a space: AFamilyWithAPrefixSpaceSetsOneBehindMarkup.
+        if (parse_special && marks && (text.find("<s>") != text.npos || text.find("</s>") != text.npos)) continue;
         const auto ids = tokenizer->encode(text, {.parse_special = parse_special});
         std::string expected = text;  // with ▁ for spaces a ▁ of the text comes back as a space
         for (size_t at = 0; marks && (at = expected.find("\u2581", at)) != std::string::npos;)
@@ -59,6 +61,19 @@ TEST(Tokenizer, DecodingGivesTheTextBack) {
         RC_ASSERT(tokenizer->decode(ids, true) == expected);
       }
     })) << name;
+  }
+}
+
+// As Hugging Face's tokenizers do with a normaliser that prepends a space: it sees each text between markup by itself.
+TEST(Tokenizer, AFamilyWithAPrefixSpaceSetsOneBehindMarkup) {
+  for (const char* name : {"mistral", "scores.gguf"}) {
+    const auto tokenizer = family(name);
+    const auto back = [&](const std::string& text, bool parse_special) {
+      return tokenizer->decode(tokenizer->encode(text, {.parse_special = parse_special}), true);
+    };
+    EXPECT_EQ(back("a<s>b</s>", true), "a<s> b</s>") << name;
+    EXPECT_EQ(back("<s>\uE000", true), "<s> \uE000") << name;
+    EXPECT_EQ(back("a<s>b</s>", false), "a<s>b</s>") << name;
   }
 }
 
