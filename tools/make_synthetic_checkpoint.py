@@ -13,6 +13,7 @@ The tokenizer has one token a byte and the chat markers; the other ids of the vo
 The same arguments and --seed write the same bytes. Needs nothing beyond Python, and the memory of a few chunks.
 """
 import argparse
+import itertools
 import json
 import math
 import struct
@@ -84,12 +85,16 @@ SIZES = {
 }
 
 
+# Vocabularies number their tokens by frequency; nearly all tokens that a real model emits are among the first.
+COMMON_TOKENS, RARE = 32768, 0.75
+
+
 @dataclass(frozen=True)
 class Tensor:
     """key: of the names below, after the block's index where it has one (-1: the head's block). kind: how it is kept.
 
     matrix, fine (a matrix in more bits), dense (one in 16 bits): normal values of the standard deviation `std`;
-    values: each from the table `table`.
+    values: each from the table `table`. Rows of a matrix from `rare_from` on have RARE of the deviation.
     """
     key: str
     shape: tuple
@@ -97,10 +102,22 @@ class Tensor:
     std: float = 0.0
     table: tuple = ()
     block: int | None = None
+    rare_from: int | None = None
 
     @property
     def count(self):
         return math.prod(self.shape)
+
+    def bands(self):
+        """(seed's suffix, values, standard deviation) of the parts one after another."""
+        if self.rare_from is None or self.rare_from >= self.shape[0]:
+            return [("", self.count, self.std)]
+        common = self.rare_from * self.shape[-1]
+        return [("", common, self.std), ("/rare", self.count - common, RARE * self.std)]
+
+
+def chained(tensor, make):
+    return itertools.chain.from_iterable(make(*band) for band in tensor.bands())
 
 
 def norm(key, size, block=None):
@@ -168,12 +185,14 @@ HEAD = -1
 
 def all_tensors(size):
     # Blocks outweigh the embedding in the residual stream, or a tied model would repeat its last token.
-    yield Tensor("embedding", (size.vocab, size.hidden), "matrix", 1 / math.sqrt(size.hidden))
+    yield Tensor("embedding", (size.vocab, size.hidden), "matrix", 1 / math.sqrt(size.hidden),
+                 rare_from=COMMON_TOKENS)
     for block in range(size.layers):
         yield from block_tensors(size, block, size.is_linear(block))
     yield norm("final_norm", size.hidden)
     if not size.tied:
-        yield matrix("output", (size.vocab, size.hidden), 1, None)
+        yield Tensor("output", (size.vocab, size.hidden), "matrix", 1 / math.sqrt(size.hidden),
+                     rare_from=COMMON_TOKENS)
     if size.mtp:
         yield norm("mtp_embedding_norm", size.hidden, HEAD)
         yield norm("mtp_hidden_norm", size.hidden, HEAD)
@@ -269,10 +288,11 @@ def mlx_stored(tensor, options):
     bits, group = (FINE_BITS, FINE_GROUP) if tensor.kind == "fine" else (options.bits, options.group_size)
     outer, inputs = tensor.shape[:-1], tensor.shape[-1]
     yield Stored(module + ".weight", "U32", (*outer, inputs * bits // 32), tensor.count * bits // 8,
-                 lambda: weights.affine_codes(seed, tensor.count, bits))
+                 lambda: chained(tensor, lambda more, n, _: weights.affine_codes(seed + more, n, bits)))
     for what in ("scales", "biases"):
         yield Stored(f"{module}.{what}", "BF16", (*outer, inputs // group), tensor.count // group * 2,
-                     lambda what=what: weights.affine_groups(seed, tensor.count // group, bits, tensor.std, what))
+                     lambda what=what: chained(tensor, lambda more, n, std: weights.affine_groups(
+                         seed + more, n // group, bits, std, what)))
 
 
 def mlx_config(size, options):
@@ -349,7 +369,7 @@ def gguf_stored(tensor, size, options):
     if tensor.kind in ("matrix", "dense"):
         type_id, block, width, _ = weights.BLOCKS[options.type]
         return Stored(name, type_id, shape, tensor.count // block * width,
-                      lambda: weights.blocks(seed, tensor.count, options.type, tensor.std))
+                      lambda: chained(tensor, lambda more, n, std: weights.blocks(seed + more, n, options.type, std)))
     table = tensor.table or weights.normal_values(tensor.std)
     if tensor.key == "decay":
         table = [-math.exp(value) for value in table]

@@ -50,20 +50,27 @@ struct BatchItem {
   // Recurrent parts leave them out of the committed state and keep a tape of them, from which the next run of this state
   // replays those that are still there, bit for bit (deferred commit).
   int tentative = 0;
-  Hidden hidden = Hidden::none;  // asks for the hidden vectors of all rows of this item
+  Hidden hidden = Hidden::none;  // asks for the hidden vectors of this item's rows
   // For a network with a joined input: h of every token, [tokens, hidden].
   std::span<const float> joined = {};
+  bool hidden_last = false;  // hidden: of the last row only; rows that give nothing need not be computed to the end
+  // Logits of the first so many tokens of the vocabulary are enough; 0: of all. A run gives the most that an item asks.
+  int columns = 0;
 };
 
 // Valid until the next run.
 struct RunOutput {
-  std::span<const float> logits = {};  // [rows, vocab] fp32, the items' rows one after another in item order
+  std::span<const float> logits = {};  // [rows, columns] fp32, the items' rows one after another in item order
   int rows = 0;
-  std::span<const float> hidden = {};  // [rows of the items that asked, hidden] fp32, in item order
+  int columns = 0;                     // vocab, or fewer where every item with logits was content with fewer
+  std::span<const float> hidden = {};  // [rows that were asked for, hidden] fp32, in item order
   // `cancelled` stopped the run: no state was extended; one with recurrent parts that the run had touched is empty
   // (length 0). The same holds after an exception.
   bool stopped = false;
 };
+
+// Columns of logits that a run of `batch` gives.
+int logit_columns(std::span<const BatchItem> batch, int vocab);
 
 // A part of the memory a model holds, for the budget and for `inspect`.
 struct MemoryPart {

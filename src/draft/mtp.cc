@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "draft/draft_vocabulary.h"
+
 namespace drafthorse {
 
 void MtpHistory::extend(int first, std::span<const float> hidden) {
@@ -35,7 +37,7 @@ struct HeadCall {
 }  // namespace
 
 void draft_with_head(Model& head, std::span<MtpItem> items, const MtpPick& pick) {
-  const auto width = static_cast<size_t>(head.hidden()), vocab = static_cast<size_t>(head.vocab());
+  const auto width = static_cast<size_t>(head.hidden());
   std::vector<int> origin(items.size());
   std::vector<std::vector<float>> chained(items.size());  // the head's own hidden vector of its last row
   HeadCall call;
@@ -47,19 +49,21 @@ void draft_with_head(Model& head, std::span<MtpItem> items, const MtpPick& pick)
       BatchItem item{items[call.items[c]].history->state_.get(), call.tokens[c], call.logits[c]};
       item.joined = call.joined[c];
       item.hidden = call.logits[c] == LogitRows::none ? Hidden::none : Hidden::after_norm;
+      item.hidden_last = true;
+      item.columns = draft_columns(items[call.items[c]].tokens, head.vocab());
       batch.push_back(item);
     }
     if (batch.empty()) return;
     const RunOutput out = head.run(batch);
-    size_t row = 0, hidden_row = 0;
+    const auto columns = static_cast<size_t>(out.columns);
+    size_t row = 0;
     for (size_t c = 0; c < call.items.size(); ++c) {
       if (call.logits[c] == LogitRows::none) continue;
       MtpItem& item = items[call.items[c]];
-      hidden_row += call.tokens[c].size();
-      const auto last = out.hidden.subspan((hidden_row - 1) * width, width);
+      const auto last = out.hidden.subspan(row * width, width);
       chained[call.items[c]].assign(last.begin(), last.end());
       const size_t index = item.tokens.size() + item.draft.size();
-      item.draft.push_back(pick(call.items[c], out.logits.subspan(row++ * vocab, vocab), index));
+      item.draft.push_back(pick(call.items[c], out.logits.subspan(row++ * columns, columns), index));
     }
   };
 

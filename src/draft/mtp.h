@@ -16,7 +16,8 @@ namespace drafthorse {
 inline constexpr int kMostMtpDepth = 8;  // tokens that a head is chained for
 
 struct MtpItem;
-// The token that a row of logits stands for, at this index of the item's sequence.
+// The token that a row of logits stands for, at this index of the item's sequence. The row may hold the first tokens of
+// the vocabulary only.
 using MtpPick = std::function<int32_t(size_t item, std::span<const float> logits, size_t index)>;
 
 // One sequence's side of a head. Entry p of the head's cache pairs the hidden vector of position p with the token at

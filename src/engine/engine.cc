@@ -67,10 +67,14 @@ struct Engine::Impl {
     row_cost = options.row_cost;
     if (row_cost.size() != kMeasuredRows + 1) {
       const std::string key = options.policy_key + " | " + model->description() + " | " + cpu_name();
-      row_cost = row_costs_for(*model, options.policy_cache, key);
+      const RowCosts measured = row_costs_for(*model, options.policy_cache, key);
+      row_cost = measured.cost;
+      live_costs = LiveCosts(row_cost, measured.one);
+    } else {
+      live_costs = LiveCosts(row_cost);
     }
-    live_costs = LiveCosts(row_cost);
     if (options.head) head_cost = options.head_cost >= 0 ? options.head_cost : measure_head_cost(*model, *options.head);
+    live_head_cost = LiveHeadCost(head_cost);
     thread = std::thread([this] { loop(); });
   }
 
@@ -251,7 +255,8 @@ struct Engine::Impl {
   }
 
   void step() {
-    plan_step(running, {options.prefill_chunk, model->context(), model->vocab(), live_costs.cost(), head_cost});
+    plan_step(running,
+              {options.prefill_chunk, model->context(), model->vocab(), live_costs.cost(), live_head_cost.cost()});
     draft_with_heads();
     add_draft_rows(running);
     secure_memory();
@@ -284,7 +289,10 @@ struct Engine::Impl {
       return options.replace_head_token ? options.replace_head_token(index, token) : token;
     };
     try {
+      const auto start = Clock::now();
       draft_with_head(*options.head, items, pick);
+      if (items.size() == 1 && options.head_cost < 0)
+        live_head_cost.observe(drafted, seconds_between(start, Clock::now()), live_costs.one());
     } catch (const std::exception&) {
       for (Sequence* s : members) s->head.reset();  // costs these requests the speed, not the answer
       return;
@@ -510,6 +518,7 @@ struct Engine::Impl {
   std::vector<SequencePtr> running;  // engine thread only, oldest first
   bool memory_short = false;         // a sequence gave its memory back; nobody is admitted until one finishes
   LiveCosts live_costs{{}};
+  LiveHeadCost live_head_cost;
   KeptStates kept;
   SamplerScratch scratch;
   std::thread thread;

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <vector>
 
+#include "draft/draft_vocabulary.h"
+
 namespace drafthorse {
 namespace {
 
@@ -14,6 +16,7 @@ double seconds_of_run(Model& model, State& state, std::span<const float> joined)
   BatchItem item{&state, {&token, 1}, LogitRows::last};
   item.joined = joined;
   item.hidden = joined.empty() ? Hidden::none : Hidden::after_norm;
+  if (!joined.empty()) item.columns = draft_columns({}, model.vocab());
   const auto start = std::chrono::steady_clock::now();
   model.run({&item, 1});
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

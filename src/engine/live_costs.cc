@@ -14,7 +14,8 @@ constexpr double kOutlier = 3;             // times what was expected: a step th
 
 }  // namespace
 
-LiveCosts::LiveCosts(std::vector<double> measured) : measured_(std::move(measured)), cost_(measured_) {}
+LiveCosts::LiveCosts(std::vector<double> measured, double one)
+    : measured_(std::move(measured)), cost_(measured_), one_(one) {}
 
 void LiveCosts::observe(int rows, double seconds) {
   if (rows < 1 || seconds <= 0) return;
@@ -29,6 +30,12 @@ void LiveCosts::observe(int rows, double seconds) {
     scale_ += kLearn * (std::clamp(seen, kLeast, kMost) - scale_);
   }
   for (size_t n = 1; n < cost_.size(); ++n) cost_[n] = 1 + scale_ * (measured_[n] - 1);
+}
+
+void LiveHeadCost::observe(int tokens, double seconds, double one) {
+  if (tokens < 1 || one <= 0) return;
+  const double seen = seconds / one / tokens;
+  cost_ += kLearn * (std::min(seen, kOutlier * cost_) - cost_);
 }
 
 }  // namespace drafthorse

@@ -10,18 +10,34 @@ namespace drafthorse {
 // The measured table with its rise scaled by a: cost[n] = 1 + a * (measured[n] - 1), a from the steps themselves.
 class LiveCosts {
  public:
-  explicit LiveCosts(std::vector<double> measured);
+  // one: seconds of a 1-row step as measured; 0: not known.
+  explicit LiveCosts(std::vector<double> measured, double one = 0);
 
   // A step with decode and verify rows of one sequence and nothing else took `seconds`.
   void observe(int rows, double seconds);
   // cost[n], n = 1..16, as measured by step_cost().
   std::span<const double> cost() const { return cost_; }
   double scale() const { return scale_; }
+  // Seconds of a 1-row step of late; 0: none was seen.
+  double one() const { return one_; }
 
  private:
   std::vector<double> measured_, cost_;
   double one_ = 0;  // seconds of a 1-row step, recent mean; 0: none yet
   double scale_ = 1;
+};
+
+// What a token drafted by a head costs, in 1-row steps, kept true in the same way: it grows with the context, and with the
+// share of the vocabulary that the text at hand asks for.
+class LiveHeadCost {
+ public:
+  explicit LiveHeadCost(double measured = 0) : cost_(measured) {}
+  // `tokens` were drafted in `seconds`, while a 1-row step takes `one` (0: not known, nothing is learnt).
+  void observe(int tokens, double seconds, double one);
+  double cost() const { return cost_; }
+
+ private:
+  double cost_;
 };
 
 }  // namespace drafthorse

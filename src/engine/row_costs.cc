@@ -19,7 +19,7 @@ constexpr double kProbingTime = 0.15;   // seconds after which the probe ends
 constexpr double kDisagreement = 1.3;   // factor between kept and probed costs from which on they are not trusted
 constexpr double kSlowerNow = 1.3;      // a probe slower than this says that the machine is busy now
 constexpr double kFasterNow = 1.6;      // and a measurement that was so much slower was made on a busy machine
-constexpr double kMeasuringTime = 0.6;  // seconds after which no further round begins
+constexpr double kMeasuringTime = 0.6;  // seconds after which no further round begins, but for the second
 
 double seconds_of_run(Model& model, State& state, std::span<const int32_t> tokens) {
   const int before = state.length();
@@ -46,6 +46,24 @@ struct Bench {
   std::span<const int32_t> rows(int n) const { return std::span(tokens).subspan(kPrefix, static_cast<size_t>(n)); }
 };
 
+void run_prefix(Model& model, Bench& bench) {
+  const BatchItem prefix{bench.state.get(), std::span(bench.tokens).first(kPrefix), LogitRows::none};
+  model.run({&prefix, 1});
+}
+
+// Puts the model's own greedy text in place of the rows: with a mixture of experts a step costs what its rows' experts
+// cost, and neighbours in a text share more of them than arbitrary tokens do.
+void continue_text(Model& model, Bench& bench) {
+  for (int n = 0; n + 1 < bench.most; ++n) {
+    const BatchItem item{bench.state.get(), bench.rows(n + 1).last(1), LogitRows::last};
+    const auto logits = model.run({&item, 1}).logits;
+    const auto likeliest = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    bench.tokens[static_cast<size_t>(kPrefix + n + 1)] = static_cast<int32_t>(likeliest);
+  }
+  bench.state->truncate(0);
+  run_prefix(model, bench);
+}
+
 Bench make_bench(Model& model) {
   Bench bench{model.new_state(), std::vector<int32_t>(kPrefix + kMeasuredRows),
               std::min(kMeasuredRows, model.context() - kPrefix)};
@@ -55,9 +73,10 @@ Bench make_bench(Model& model) {
   }
   for (size_t i = 0; i < bench.tokens.size(); ++i)
     bench.tokens[i] = static_cast<int32_t>((i * 7919 + 13) % static_cast<size_t>(model.vocab()));
-  const BatchItem prefix{bench.state.get(), std::span(bench.tokens).first(kPrefix), LogitRows::none};
-  model.run({&prefix, 1});
+  run_prefix(model, bench);
   seconds_of_run(model, *bench.state, bench.rows(1));  // the first run pays for pages and caches
+  if (seconds_of_run(model, *bench.state, bench.rows(1)) <= kSlowStep) continue_text(model, bench);
+  seconds_of_run(model, *bench.state, bench.rows(bench.most));  // and the first of every expert for its own
   return bench;
 }
 
@@ -91,7 +110,7 @@ RowCosts measure_row_costs(Model& model) {
   const auto start = std::chrono::steady_clock::now();
   for (int round = 0; round < 4; ++round) {
     const std::chrono::duration<double> spent_so_far = std::chrono::steady_clock::now() - start;
-    if (round > 0 && spent_so_far.count() > kMeasuringTime) break;
+    if (round > 1 && spent_so_far.count() > kMeasuringTime) break;
     for (int n : sizes) {
       if (n > bench.most) continue;
       const double spent = seconds_of_run(model, *bench.state, bench.rows(n));
@@ -109,18 +128,19 @@ RowProbe probe_row_costs(Model& model) {
   const Bench bench = make_bench(model);
   if (bench.most < kProbedRows) return {};
   RowProbe probe;
-  double eight = 0;
+  const auto keep_least = [](double& least, double seconds) {
+    least = least == 0 ? seconds : std::min(least, seconds);
+  };
   const auto start = std::chrono::steady_clock::now();
   for (int round = 0; round < 3; ++round) {
-    const double one = seconds_of_run(model, *bench.state, bench.rows(1));
-    const double more = seconds_of_run(model, *bench.state, bench.rows(kProbedRows));
-    probe.one = round == 0 ? one : std::min(probe.one, one);
-    eight = round == 0 ? more : std::min(eight, more);
+    keep_least(probe.one, seconds_of_run(model, *bench.state, bench.rows(1)));
+    keep_least(probe.two, seconds_of_run(model, *bench.state, bench.rows(2)));
+    keep_least(probe.eight, seconds_of_run(model, *bench.state, bench.rows(kProbedRows)));
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     if (spent.count() > kProbingTime) break;
   }
   probe.one = std::max(probe.one, 1e-9);
-  probe.eight = eight / probe.one;
+  probe.two /= probe.one, probe.eight /= probe.one;
   return probe;
 }
 
@@ -129,18 +149,18 @@ KeptCosts judge_kept_costs(const RowCosts& kept, const RowProbe& now) {
   if (now.eight == 0) return KeptCosts::use;
   // Measured while something else ran: their ratios may agree at this size and not at others.
   if (now.one * kFasterNow < kept.one) return KeptCosts::measure_and_replace;
-  const double off = now.eight / kept.cost[kProbedRows];
-  if (off < kDisagreement && off > 1 / kDisagreement) return KeptCosts::use;
+  const auto agree = [](double a, double b) { return a < b * kDisagreement && b < a * kDisagreement; };
+  if (agree(now.two, kept.cost[2]) && agree(now.eight, kept.cost[kProbedRows])) return KeptCosts::use;
   return now.one > kSlowerNow * kept.one ? KeptCosts::measure : KeptCosts::measure_and_replace;
 }
 
-std::vector<double> row_costs_for(Model& model, const std::string& file, const std::string& key) {
+RowCosts row_costs_for(Model& model, const std::string& file, const std::string& key) {
   const RowCosts kept = read_row_costs(file, key);
   const KeptCosts verdict = judge_kept_costs(kept, kept ? probe_row_costs(model) : RowProbe{});
-  if (verdict == KeptCosts::use) return kept.cost;
+  if (verdict == KeptCosts::use) return kept;
   const RowCosts measured = measure_row_costs(model);
   if (verdict == KeptCosts::measure_and_replace) (void)write_row_costs(file, key, measured);
-  return measured.cost;
+  return measured;
 }
 
 RowCosts read_row_costs(const std::string& file, const std::string& key) {

@@ -20,10 +20,10 @@ struct RowCosts {
 // to about 1 GB. When the KV pool cannot take the rows the answer is cost[n] = n, with which drafting never pays.
 RowCosts measure_row_costs(Model& model);
 
-// A few runs of 1 row and of 8.
+// A few runs of 1 row, 2 and 8.
 struct RowProbe {
-  double one = 0;    // seconds
-  double eight = 0;  // over `one`; 0: the model could not run them
+  double one = 0;             // seconds
+  double two = 0, eight = 0;  // over `one`; 0: the model could not run them
 };
 RowProbe probe_row_costs(Model& model);
 
@@ -34,7 +34,7 @@ enum class KeptCosts { use, measure, measure_and_replace };
 KeptCosts judge_kept_costs(const RowCosts& kept, const RowProbe& now);
 
 // The costs of `file` when they still hold, else measured ones, which are then kept. `key`: checkpoint and processor.
-std::vector<double> row_costs_for(Model& model, const std::string& file, const std::string& key);
+RowCosts row_costs_for(Model& model, const std::string& file, const std::string& key);
 
 // The costs stored under `key` in `file`; empty when there are none (or the file is absent or not ours).
 RowCosts read_row_costs(const std::string& file, const std::string& key);

@@ -97,12 +97,14 @@ std::span<const float> Sampler::adjusted(std::span<const float> logits, SamplerS
   if (counts_.empty() && params_.logit_bias.empty()) return logits;
   scratch.row.assign(logits.begin(), logits.end());
   for (const auto& [token, count] : counts_) {
+    if (static_cast<size_t>(token) >= scratch.row.size()) continue;
     float& x = scratch.row[static_cast<size_t>(token)];
     x = x > 0 ? x / params_.repetition_penalty : x * params_.repetition_penalty;
     if (count.in_output > 0)
       x -= params_.presence_penalty + params_.frequency_penalty * static_cast<float>(count.in_output);
   }
-  for (const auto& [token, bias] : params_.logit_bias) scratch.row[static_cast<size_t>(token)] += bias;
+  for (const auto& [token, bias] : params_.logit_bias)
+    if (static_cast<size_t>(token) < scratch.row.size()) scratch.row[static_cast<size_t>(token)] += bias;
   return scratch.row;
 }
 

@@ -255,6 +255,55 @@ TEST(CpuHybrid, HiddenVectorsComeInItemOrderBeforeOrAfterTheNorm) {
   }
 }
 
+TEST(CpuHybrid, TheLastHiddenVectorIsTheSameAloneAndTheRowsBeforeItFillTheCaches) {
+  const RandomNetwork random(hybrid_moe_options());
+  for (const BackendOptions& options : {cpu(2), reference(true)}) {
+    const std::unique_ptr<Model> model = load(random.network, options);
+    const std::unique_ptr<Model> head = companion(*model, *random.network.mtp);
+    for (Model* m : {model.get(), head.get()}) {
+      const Text text = random_text(12, *m, m == head.get(), 7);
+      const size_t width = size_t(m->hidden());
+      const auto item = [&](State& state, size_t first, size_t n, bool last) {
+        BatchItem item{&state, std::span(text.tokens).subspan(first, n), LogitRows::last, 0, Hidden::after_norm};
+        if (!text.joined.empty()) item.joined = std::span(text.joined).subspan(first * width, n * width);
+        item.hidden_last = last;
+        return item;
+      };
+      const std::unique_ptr<State> all = m->new_state(), last = m->new_state();
+      for (size_t first : {0, 6}) {
+        const BatchItem batch[] = {item(*last, first, 6, true), item(*all, first, 6, false)};
+        const RunOutput out = m->run(batch);
+        ASSERT_EQ(out.hidden.size(), 7 * width);
+        EXPECT_TRUE(same_bits(out.hidden.first(width), out.hidden.last(width)));
+        EXPECT_TRUE(same_bits(out.logits.first(size_t(m->vocab())), out.logits.last(size_t(m->vocab()))));
+      }
+    }
+  }
+}
+
+TEST(CpuHybrid, FewerColumnsAreTheFirstOfAll) {
+  const RandomNetwork random(hybrid_moe_options());
+  for (const BackendOptions& options : {cpu(1), cpu(2), reference(true)}) {
+    const std::unique_ptr<Model> model = load(random.network, options);
+    const Text text = random_text(12, *model, false, 7);
+    const auto vocab = size_t(model->vocab());
+    const std::unique_ptr<State> whole = model->new_state(), part = model->new_state(), other = model->new_state();
+    const BatchItem all{whole.get(), text.tokens, LogitRows::all};
+    const RunOutput out = model->run({&all, 1});
+    ASSERT_EQ(size_t(out.columns), vocab);
+    const std::vector<float> expected(out.logits.begin(), out.logits.end());
+    BatchItem batch[] = {{part.get(), text.tokens, LogitRows::all}, {other.get(), text.tokens, LogitRows::last}};
+    batch[0].columns = 100, batch[1].columns = 40;
+    const RunOutput few = model->run(batch);
+    ASSERT_EQ(few.columns, 112);  // whole blocks of 16, for both
+    ASSERT_EQ(few.rows, 13);
+    for (size_t r = 0; r < 13; ++r) {
+      const auto row = std::span(expected).subspan(std::min(r, size_t{11}) * vocab, 112);
+      EXPECT_TRUE(same_bits(few.logits.subspan(r * 112, 112), row)) << r;
+    }
+  }
+}
+
 TEST(CpuHybrid, OnlyTentativeRowsCanBeTakenBack) {
   const RandomNetwork random(hybrid_options());
   expect_only_tentative_rows_go_back(*load(random.network, cpu()));

@@ -96,13 +96,15 @@ TEST(RowCosts, TheFileHoldsSecondsAndNeverFalls) {
 
 TEST(RowCosts, KeptOnesAreHeldAgainstAProbe) {
   const RowCosts kept = costs_of(0.1, 0.01);  // 8 rows: 1.7
-  EXPECT_EQ(judge_kept_costs(kept, {0.010, 1.7}), KeptCosts::use);
-  EXPECT_EQ(judge_kept_costs(kept, {0.050, 2.0}), KeptCosts::use);
-  EXPECT_EQ(judge_kept_costs(kept, {0.010, 3.0}), KeptCosts::measure_and_replace);  // they were wrong
-  EXPECT_EQ(judge_kept_costs(kept, {0.005, 1.2}), KeptCosts::measure_and_replace);  // measured on a busy machine
-  EXPECT_EQ(judge_kept_costs(kept, {0.004, 1.7}), KeptCosts::measure_and_replace);  // agrees at this size by chance
-  EXPECT_EQ(judge_kept_costs(kept, {0.020, 3.0}), KeptCosts::measure);              // it is busy now
-  EXPECT_EQ(judge_kept_costs(kept, {}), KeptCosts::use);                            // nothing to hold them against
+  EXPECT_EQ(judge_kept_costs(kept, {0.010, 1.1, 1.7}), KeptCosts::use);
+  EXPECT_EQ(judge_kept_costs(kept, {0.050, 1.1, 2.0}), KeptCosts::use);
+  EXPECT_EQ(judge_kept_costs(kept, {0.010, 1.1, 3.0}), KeptCosts::measure_and_replace);  // they were wrong
+  EXPECT_EQ(judge_kept_costs(kept, {0.010, 1.6, 1.7}), KeptCosts::measure_and_replace);  // at one size
+  EXPECT_EQ(judge_kept_costs(kept, {0.005, 1.1, 1.2}), KeptCosts::measure_and_replace);  // measured on a busy machine
+  EXPECT_EQ(judge_kept_costs(kept, {0.004, 1.1, 1.7}),
+            KeptCosts::measure_and_replace);                                 // agrees at this size by chance
+  EXPECT_EQ(judge_kept_costs(kept, {0.020, 1.1, 3.0}), KeptCosts::measure);  // it is busy now
+  EXPECT_EQ(judge_kept_costs(kept, {}), KeptCosts::use);                     // nothing to hold them against
   EXPECT_EQ(judge_kept_costs({}, {}), KeptCosts::measure_and_replace);
 }
 
@@ -138,6 +140,18 @@ TEST(LiveCosts, FollowWhatStepsTake) {
   EXPECT_NEAR(costs.cost()[11], 4, 0.5);
   for (int i = 0; i < 500; ++i) costs.observe(1, 0.010);
   EXPECT_NEAR(costs.scale(), 1, 0.05);  // parked steps forget
+}
+
+TEST(LiveCosts, TheHeadsFollowsWhatItsDraftsTake) {
+  LiveHeadCost cost(0.1);
+  cost.observe(2, 0.4, 0);  // what a step takes is not known yet
+  EXPECT_DOUBLE_EQ(cost.cost(), 0.1);
+  for (int i = 0; i < 100; ++i) cost.observe(2, 0.006, 0.01);
+  EXPECT_NEAR(cost.cost(), 0.3, 0.01);
+  cost.observe(1, 10, 0.01);  // something else ran
+  EXPECT_LT(cost.cost(), 0.4);
+  for (int i = 0; i < 100; ++i) cost.observe(1, 0.0005, 0.01);
+  EXPECT_NEAR(cost.cost(), 0.05, 0.01);
 }
 
 TEST(LiveCosts, OneInterruptionChangesLittle) {

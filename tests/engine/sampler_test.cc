@@ -316,5 +316,26 @@ TEST(Sampler, LargeVocabulariesStayFast) {
   }
 }
 
+TEST(Sampler, APartOfTheVocabularyIsSampledLikeOneWithoutTheRest) {
+  auto logits = random_logits(400, 5);
+  SamplingParams params;
+  params.temperature = 0.8f;
+  params.logit_bias = {{10, 3.0f}, {399, 50.0f}};
+  params.repetition_penalty = 1.3f;
+  const std::vector<int32_t> prompt = {3, 250, 398};
+  const std::span<const float> part = std::span(logits).first(160);
+  std::vector<float> rest_impossible = logits;
+  std::fill(rest_impossible.begin() + 160, rest_impossible.end(), -1e30f);
+  Sampler sampler(params);
+  sampler.extend_prompt(prompt);
+  SamplerScratch scratch;
+  for (uint64_t position = 0; position < 100; ++position) {
+    const auto few = sampler.sample(part, position, scratch);
+    ASSERT_TRUE(few);
+    EXPECT_LT(few->token, 160);
+    EXPECT_EQ(few->token, sampler.sample(rest_impossible, position, scratch)->token);
+  }
+}
+
 }  // namespace
 }  // namespace drafthorse

@@ -26,6 +26,7 @@ class FakeHead final : public Model {
     ++runs;
     logits_.clear();
     hidden_.clear();
+    const int columns = logit_columns(batch, vocab());
     int rows = 0;
     for (const BatchItem& item : batch) {
       if (item.joined.size() != item.tokens.size() * kFakeHidden) throw std::logic_error("rows without hidden vectors");
@@ -35,20 +36,21 @@ class FakeHead final : public Model {
       for (size_t i = 0; i < item.tokens.size(); ++i) {
         FakeHistory h = FakeHistory::read(item.joined.subspan(i * kFakeHidden, kFakeHidden));
         h.append(item.tokens[i]);
-        if (item.hidden != Hidden::none) h.write(hidden_);
+        if (item.hidden != Hidden::none && (!item.hidden_last || i + 1 == item.tokens.size())) h.write(hidden_);
         const bool wanted =
             item.logits == LogitRows::all || (item.logits == LogitRows::last && i + 1 == item.tokens.size());
         if (!wanted) continue;
         ++rows;
-        logits_.resize(logits_.size() + static_cast<size_t>(vocab()));
-        const auto row = std::span(logits_).last(static_cast<size_t>(vocab()));
+        std::vector<float> row(static_cast<size_t>(vocab()));
         model_.logits_of(h, row);
         if (static_cast<double>(mix(h.hash ^ 77) % 1000) >= accuracy_ * 1000) row[h.hash % row.size()] += 100;
+        logits_.insert(logits_.end(), row.begin(), row.begin() + columns);
       }
     }
     RunOutput out;
     out.logits = logits_;
     out.rows = rows;
+    out.columns = columns;
     out.hidden = hidden_;
     return out;
   }

@@ -141,6 +141,7 @@ class FakeModel final : public Model {
     RunOutput out;
     out.logits = logits_;
     out.rows = static_cast<int>(logits_.size()) / options_.vocab;
+    out.columns = options_.vocab;
     out.hidden = hidden_;
     return out;
   }
@@ -180,7 +181,7 @@ class FakeModel final : public Model {
       state.tokens.push_back(item.tokens[i]);
       const bool wanted =
           item.logits == LogitRows::all || (item.logits == LogitRows::last && i + 1 == item.tokens.size());
-      if (item.hidden != Hidden::none) {
+      if (item.hidden != Hidden::none && (!item.hidden_last || i + 1 == item.tokens.size())) {
         FakeHistory h;
         for (int32_t token : state.tokens) h.append(token);
         h.write(hidden_);

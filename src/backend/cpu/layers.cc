@@ -30,7 +30,7 @@ void CpuModel::set_rows(int rows) {
 }
 
 // False when cancelled; run has asked before the first block.
-bool CpuModel::run_piece(Piece& piece, const std::function<bool()>& cancelled) {
+bool CpuModel::run_piece(Piece& piece, int columns, const std::function<bool()>& cancelled) {
   set_rows(piece.size());
   embed(piece);
   for (int layer = 0; layer < int(network_.blocks.size()); ++layer) {
@@ -43,7 +43,7 @@ bool CpuModel::run_piece(Piece& piece, const std::function<bool()>& cancelled) {
     timed(dense ? Part::mlp : Part::experts, [&] { ffn(layer, piece.size()); });
   }
   outputs(piece);
-  timed(Part::head, [&] { head(piece); });
+  timed(Part::head, [&] { head(piece, columns); });
   return true;
 }
 
@@ -314,14 +314,14 @@ void CpuModel::outputs(const Piece& piece) {
   });
 }
 
-// Final norm and head of the rows that ask for logits.
-void CpuModel::head(const Piece& piece) {
+// Final norm and the head's first `columns` outputs, of the rows that ask for logits.
+void CpuModel::head(const Piece& piece, int columns) {
   std::vector<int> asked;
   for (int r = 0; r < piece.size(); ++r) {
     if (piece.rows[r].logits >= 0) asked.push_back(r);
   }
   if (asked.empty()) return;
-  float* logits = &logits_[size_t(piece.rows[asked[0]].logits) * vocab_];
+  float* logits = &logits_[size_t(piece.rows[asked[0]].logits) * columns];
   Activations& inputs = activations(hidden_);
   inputs.resize(int(asked.size()));
   for_rows(int(asked.size()), hidden_, [&](int i) {
@@ -331,13 +331,13 @@ void CpuModel::head(const Piece& piece) {
     inputs.set_row(kernels_, i, y);
   });
   const PackedLayer& head = *network_.head;
-  const MatmulJob job[] = {{&head.linear, logits, vocab_}};
+  const MatmulJob job[] = {{&head.linear, logits, columns, columns < vocab_ ? columns : 0}};
   multiply(job, inputs);
   if (head.bias.empty() && logit_softcap_ == 0) return;
-  for_rows(int(asked.size()), vocab_, [&](int i) {
-    float* row = logits + size_t(i) * vocab_;
-    if (!head.bias.empty()) row_kernels_.add(row, head.bias.data(), vocab_);
-    if (logit_softcap_ > 0) row_kernels_.softcap(row, logit_softcap_, vocab_);
+  for_rows(int(asked.size()), columns, [&](int i) {
+    float* row = logits + size_t(i) * columns;
+    if (!head.bias.empty()) row_kernels_.add(row, head.bias.data(), columns);
+    if (logit_softcap_ > 0) row_kernels_.softcap(row, logit_softcap_, columns);
   });
 }
 

@@ -126,7 +126,7 @@ void matmul(const Kernels& kernels, const PackedLinear& linear, const Activation
 
 int64_t blocks(std::span<const MatmulJob> jobs) {
   int64_t total = 0;
-  for (const MatmulJob& job : jobs) total += job.linear->blocks();
+  for (const MatmulJob& job : jobs) total += job.blocks();
   return total;
 }
 
@@ -134,7 +134,7 @@ void matmul(const Kernels& kernels, std::span<const MatmulJob> jobs, const Activ
             int row_end, int64_t block_begin, int64_t block_end) {
   int64_t first = 0;
   for (const MatmulJob& job : jobs) {
-    const int64_t count = job.linear->blocks();
+    const int64_t count = job.blocks();
     const int64_t begin = std::max(block_begin - first, int64_t{0}), end = std::min(block_end - first, count);
     if (begin < end) matmul(kernels, *job.linear, activations, row_begin, row_end, job.y, job.ldy, begin, end);
     first += count;
@@ -144,7 +144,7 @@ void matmul(const Kernels& kernels, std::span<const MatmulJob> jobs, const Activ
 int64_t blocks_per_chunk(std::span<const MatmulJob> jobs, int rows, int workers) {
   const int64_t total = blocks(jobs);
   int64_t bytes = 0;
-  for (const MatmulJob& job : jobs) bytes += job.linear->blocks() * job.linear->block_bytes;
+  for (const MatmulJob& job : jobs) bytes += job.blocks() * job.linear->block_bytes;
   // About 10 microseconds of one core: long enough to hide taking a chunk, short enough to even out what is left.
   constexpr int64_t kBytes = 128 << 10;
   const int64_t cost = std::max<int64_t>(1, rows / 4), by_cost = total * kBytes / std::max<int64_t>(1, bytes * cost);

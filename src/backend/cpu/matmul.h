@@ -55,6 +55,8 @@ struct MatmulJob {
   const PackedLinear* linear;
   float* y;
   int64_t ldy;
+  int64_t only = 0;  // the first so many outputs, a multiple of 16; 0: all
+  int64_t blocks() const { return only > 0 ? only / kBlockOutputs : linear->blocks(); }
 };
 int64_t blocks(std::span<const MatmulJob> jobs);
 void matmul(const Kernels& kernels, std::span<const MatmulJob> jobs, const Activations& activations, int row_begin,

@@ -175,7 +175,10 @@ CpuModel::Piece CpuModel::read_batch(std::span<const BatchItem> batch) const {
         throw std::logic_error("run: token id outside the vocabulary");
       Row row{item.tokens[i], state.length() + i};
       if (item.logits == LogitRows::all || (item.logits == LogitRows::last && i == n - 1)) row.logits = logits++;
-      if (item.hidden != Hidden::none) row.hidden = hidden++, row.hidden_kind = item.hidden;
+      if (item.hidden != Hidden::none && (!item.hidden_last || i == n - 1)) {
+        row.hidden = hidden++;
+        row.hidden_kind = item.hidden;
+      }
       if (!item.joined.empty()) row.joined = &item.joined[size_t(i) * size_t(hidden_)];
       all.rows.push_back(row);
     }
@@ -207,7 +210,8 @@ RunOutput CpuModel::run(std::span<const BatchItem> batch, const std::function<bo
   size_t logits = 0, hidden = 0;
   for (const Row& row : all.rows) logits += row.logits >= 0, hidden += row.hidden >= 0;
   make_room(std::min(all.size(), kMaxRows));
-  if (logits_.size() < logits * size_t(vocab_)) logits_.resize(logits * size_t(vocab_));
+  const int columns = logit_columns(batch, vocab_);
+  if (logits_.size() < logits * size_t(columns)) logits_.resize(logits * size_t(columns));
   if (hidden_out_.size() < hidden * size_t(hidden_)) hidden_out_.resize(hidden * size_t(hidden_));
   const size_t head_rows = std::min(logits, size_t(kMaxRows)) * size_t(hidden_);
   if (head_rows_.size() < head_rows) head_rows_.resize(head_rows);
@@ -226,7 +230,7 @@ RunOutput CpuModel::run(std::span<const BatchItem> batch, const std::function<bo
     Piece piece = cut(all, begin);
     begin += piece.size();
     if (kv_->layout().recurrent.blocks > 0) undo.touched_rows = begin;
-    if (!run_piece(piece, cancelled)) {
+    if (!run_piece(piece, columns, cancelled)) {
       RunOutput out;
       out.stopped = true;
       return out;
@@ -235,8 +239,8 @@ RunOutput CpuModel::run(std::span<const BatchItem> batch, const std::function<bo
   undo.done = true;
   for (const BatchItem& item : batch) state_of(item).extend(int(item.tokens.size()), item.tentative);
   RunOutput out;
-  out.logits = std::span<const float>(logits_.data(), logits * size_t(vocab_));
-  out.rows = int(logits);
+  out.logits = std::span<const float>(logits_.data(), logits * size_t(columns));
+  out.rows = int(logits), out.columns = columns;
   out.hidden = std::span<const float>(hidden_out_.data(), hidden * size_t(hidden_));
   return out;
 }

@@ -70,7 +70,7 @@ class CpuModel final : public Model {
   Piece cut(const Piece& batch, int begin) const;
   void make_room(int rows);
 
-  bool run_piece(Piece& piece, const std::function<bool()>& cancelled);
+  bool run_piece(Piece& piece, int columns, const std::function<bool()>& cancelled);
   void embed(const Piece& piece);
   void join(const Piece& piece);
   void mixer(int layer, Piece& piece);
@@ -80,7 +80,7 @@ class CpuModel final : public Model {
   void ffn(int layer, int rows);
   void gate_and_up(const PackedMlp& mlp, int rows);
   void outputs(const Piece& piece);
-  void head(const Piece& piece);
+  void head(const Piece& piece, int columns);
 
   // Keeps the rows that want an output, at the front of x, the ropes' tables and `also`.
   void narrow(Piece& piece, std::span<const RowsOf> also);
@@ -113,7 +113,7 @@ class CpuModel final : public Model {
   Mixture mixture_;
   Buffers buffers_;
   std::vector<float> head_rows_;   // rows that want logits, normed
-  std::vector<float> logits_;      // [rows of the batch that ask, vocab]
+  std::vector<float> logits_;      // [rows of the batch that ask, columns]
   double seconds_[5] = {};         // by Part
   std::vector<float> hidden_out_;  // [rows of the batch that ask, hidden]
 };

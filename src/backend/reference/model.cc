@@ -43,6 +43,7 @@ class ReferenceModel final : public Model {
   RunOutput run(std::span<const BatchItem> batch, const std::function<bool()>& cancelled) override {
     for (const BatchItem& item : batch) check(item);
     logits_.clear(), hidden_.clear();
+    const int columns = logit_columns(batch, network_.vocab);
     int rows = 0;
     try {
       for (const BatchItem& item : batch) {
@@ -53,7 +54,7 @@ class ReferenceModel final : public Model {
           out.stopped = true;
           return out;
         }
-        rows += outputs(item, std::move(x));
+        rows += outputs(item, std::move(x), columns);
       }
     } catch (...) {
       abandon(batch);
@@ -61,7 +62,7 @@ class ReferenceModel final : public Model {
     }
     for (const BatchItem& item : batch) state_of(item).extended(int(item.tokens.size()), item.tentative);
     RunOutput out;
-    out.logits = logits_, out.rows = rows, out.hidden = hidden_;
+    out.logits = logits_, out.rows = rows, out.columns = columns, out.hidden = hidden_;
     return out;
   }
 
@@ -150,21 +151,22 @@ class ReferenceModel final : public Model {
   }
 
   // Appends the asked logits and hidden vectors of x, the rows after the last block; the number of rows of logits.
-  int outputs(const BatchItem& item, RowsOf x) {
-    if (item.hidden == Hidden::before_norm) keep_hidden(x);
+  int outputs(const BatchItem& item, RowsOf x, int columns) {
+    if (item.hidden == Hidden::before_norm) keep_hidden(x, item.hidden_last);
     for (Row& row : x) reference::norm(network_.final_norm, row);
-    if (item.hidden == Hidden::after_norm) keep_hidden(x);
+    if (item.hidden == Hidden::after_norm) keep_hidden(x, item.hidden_last);
     if (item.logits == LogitRows::none) return 0;
     if (item.logits == LogitRows::last) x.erase(x.begin(), x.end() - 1);
     for (Row& row : reference::linear(network_.head, x, mode_)) {
       const float cap = network_.logit_softcap;
-      for (float logit : row) logits_.push_back(cap > 0 ? cap * tanh_fixed(logit / cap) : logit);
+      for (float logit : std::span(row).first(size_t(columns)))
+        logits_.push_back(cap > 0 ? cap * tanh_fixed(logit / cap) : logit);
     }
     return int(x.size());
   }
 
-  void keep_hidden(const RowsOf& x) {
-    for (const Row& row : x) hidden_.insert(hidden_.end(), row.begin(), row.end());
+  void keep_hidden(const RowsOf& x, bool last) {
+    for (size_t r = last ? x.size() - 1 : 0; r < x.size(); ++r) hidden_.insert(hidden_.end(), x[r].begin(), x[r].end());
   }
 
   Network network_;
