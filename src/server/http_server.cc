@@ -489,7 +489,13 @@ Error bind_error(const tcp::endpoint& endpoint, error_code ec) {
 }  // namespace
 
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-HttpServer::~HttpServer() { close(); }
+HttpServer::~HttpServer() {
+  try {
+    close();
+  } catch (...) {
+    std::terminate();  // its threads still use what would be gone
+  }
+}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::listen(const ServerOptions& options, HttpHandlers handlers) {
   auto impl = std::make_unique<Impl>(std::make_shared<Core>(options, std::move(handlers)));

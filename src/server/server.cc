@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <exception>
+
 namespace drafthorse {
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, ServerSetup setup) {
@@ -18,9 +20,13 @@ Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, Serv
 
 Server::~Server() {
   if (!http_) return;
-  request_stop();
-  request_stop();
-  shut_down();
+  try {
+    request_stop();
+    request_stop();
+    shut_down();
+  } catch (...) {
+    std::terminate();  // threads that could not be stopped still use what would be gone
+  }
 }
 
 void Server::run_loader() {
