@@ -3,7 +3,8 @@
 
 A test program is BUILD/tests/*_tests (GoogleTest). A test script is tests/**/*_test.py, or tests/layering/check.py; it
 is called with `--binary BUILD/drafthorse` and its last line of output is "N passed, N failed[, N skipped]".
-A program that dies, or a script without that line, is one failure.
+A program that dies, or a script without that line, is one failure. --quick leaves out the tests of test programs that
+tests/slow_under_sanitisers.txt names.
 """
 import argparse
 import json
@@ -59,10 +60,23 @@ def run(command, log, seconds):
             return -1
 
 
-def run_program(program, results, seconds):
+def slow_tests():
+    """{program: GoogleTest patterns of what takes too long under sanitisers}."""
+    found = {}
+    for line in (ROOT / "tests/slow_under_sanitisers.txt").read_text().splitlines():
+        if words := line.split("#")[0].split():
+            program, pattern = words
+            found.setdefault(program, []).append(pattern)
+    return found
+
+
+def run_program(program, results, seconds, left_out):
     report = results / f"{program.name}.json"
     report.unlink(missing_ok=True)
-    status = run([program, f"--gtest_output=json:{report}"], results / f"{program.name}.log", seconds)
+    command = [program, f"--gtest_output=json:{report}"]
+    if left_out:
+        command.append("--gtest_filter=-" + ":".join(left_out))
+    status = run(command, results / f"{program.name}.log", seconds)
     try:
         passed, failed, skipped, names = count_gtest(json.loads(report.read_text()))
     except (OSError, ValueError, KeyError):
@@ -95,6 +109,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=Path)
     parser.add_argument("--programs", action="store_true", help="test programs only, no scripts")
+    parser.add_argument("--quick", action="store_true", help="leave out what is slow under sanitisers")
     parser.add_argument("--only", default="", help="regular expression for names")
     parser.add_argument("--seconds", type=int, default=900, help="most seconds for one program or script")
     options = parser.parse_args()
@@ -102,7 +117,9 @@ def main():
     results = (ROOT / options.build).resolve() / "test-results"
     results.mkdir(parents=True, exist_ok=True)
     programs = sorted(p for p in (ROOT / options.build / "tests").glob("*_tests") if os.access(p, os.X_OK))
-    jobs = [(p.name, lambda p=p: run_program(p, results, options.seconds), results / f"{p.name}.log") for p in programs]
+    slow = slow_tests() if options.quick else {}
+    jobs = [(p.name, lambda p=p: run_program(p, results, options.seconds, slow.get(p.name, [])),
+             results / f"{p.name}.log") for p in programs]
     if not options.programs:
         binary = str((ROOT / options.build / "drafthorse").resolve())
         for script in find_scripts():

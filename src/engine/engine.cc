@@ -420,7 +420,8 @@ struct Engine::Impl {
     }
     const int base = static_cast<int>(old_size) - before;  // tokens that were pending
     s.state->truncate(before + base + accepted);
-    if (s.head) s.head->extend(before, hidden.first(static_cast<size_t>(base + accepted) * static_cast<size_t>(model->hidden())));
+    if (s.head)
+      s.head->extend(before, hidden.first(static_cast<size_t>(base + accepted) * static_cast<size_t>(model->hidden())));
     count(s, old_size, accepted);
     if (!events.empty() && !tell(s, events, error)) reason = error ? FinishReason::error : FinishReason::stop;
     if (reason) finish(s, *reason, error ? &*error : nullptr);
