@@ -99,8 +99,11 @@ def main():
                                   str(args.threads), "-tb", str(args.threads), "-c", "2048", "-np", "1"], ports[1])
     rng = random.Random(1)
     try:
+        # A tokenizer of bytes makes six tokens of a word, a real one a little more than one.
+        sample = " ".join(WORDS)
+        words = max(1, int(args.prefill * len(WORDS) / ours.completion(sample, 1)[0]))
         for round_number in range(args.rounds + 1):
-            prompt = " ".join(rng.choice(WORDS) for _ in range(int(args.prefill * 0.97)))
+            prompt = " ".join(rng.choice(WORDS) for _ in range(words))
             order = [ours, theirs] if round_number % 2 else [theirs, ours]
             for server in order:
                 measure(server, prompt, f"Round {round_number}. Once upon a time", args.decode)

@@ -58,7 +58,7 @@ void continue_text(Model& model, Bench& bench) {
     const BatchItem item{bench.state.get(), bench.rows(n + 1).last(1), LogitRows::last};
     const auto logits = model.run({&item, 1}).logits;
     const auto likeliest = std::max_element(logits.begin(), logits.end()) - logits.begin();
-    bench.tokens[static_cast<size_t>(kPrefix + n + 1)] = static_cast<int32_t>(likeliest);
+    bench.tokens[size_t{kPrefix + 1} + static_cast<size_t>(n)] = static_cast<int32_t>(likeliest);
   }
   bench.state->truncate(0);
   run_prefix(model, bench);
