@@ -66,18 +66,7 @@ struct Demo {
   }
 
   std::unique_ptr<Model> load(int threads, const std::string& isa = "auto") const {
-    BackendOptions options;
-    options.backend = "cpu";
-    options.threads = threads;
-    options.isa = isa;
-    options.context = 2048;
-    options.kv_bytes = 64u << 20;
-    auto model = load_model(network, options);
-    if (!model) {
-      EXPECT_NE(isa, "auto") << model.error().message;
-      return nullptr;
-    }
-    return std::move(*model);
+    return make_model(network, threads, isa, 2048, 64u << 20);
   }
 
   static std::unique_ptr<Model> load_head(Model& model, const Network& head) {

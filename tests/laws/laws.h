@@ -20,6 +20,24 @@ namespace drafthorse::test {
 // Makes a fresh model; nullptr where the machine lacks the instruction set.
 using ModelMaker = std::function<std::unique_ptr<Model>(int threads, const std::string& isa)>;
 
+// The CPU backend's model of `network`, with room for `context` positions a sequence; nullptr where the machine lacks the
+// instruction set. kv_bytes 0: room for one full context.
+inline std::unique_ptr<Model> make_model(const Network& network, int threads, const std::string& isa, int context,
+                                         uint64_t kv_bytes = 0) {
+  BackendOptions options;
+  options.backend = "cpu";
+  options.threads = threads;
+  options.isa = isa;
+  options.context = context;
+  options.kv_bytes = kv_bytes;
+  auto model = load_model(network, options);
+  if (!model) {
+    EXPECT_NE(isa, "auto") << model.error().message;
+    return nullptr;
+  }
+  return std::move(*model);
+}
+
 struct Subject {
   ModelMaker make;
   std::function<std::shared_ptr<Model>(Model&)> make_head;  // the model's drafting head; empty: none

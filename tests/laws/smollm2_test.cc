@@ -19,19 +19,8 @@ TEST(Laws, OneAnswerOfSmolLM2) {
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
 
   Subject subject;
-  subject.make = [&](int threads, const std::string& isa) -> std::unique_ptr<Model> {
-    BackendOptions options;
-    options.backend = "cpu";
-    options.threads = threads;
-    options.isa = isa;
-    options.context = 1024;
-    options.kv_bytes = 200u << 20;
-    auto model = load_model(*network, options);
-    if (!model) {
-      EXPECT_NE(isa, "auto") << model.error().message;
-      return nullptr;
-    }
-    return std::move(*model);
+  subject.make = [&](int threads, const std::string& isa) {
+    return make_model(*network, threads, isa, 1024, 200u << 20);
   };
   for (const auto& text : texts())
     subject.prompts.push_back(

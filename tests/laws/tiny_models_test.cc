@@ -18,20 +18,6 @@ std::vector<std::vector<int32_t>> mixed_prompts(int vocab) {
   return prompts;
 }
 
-std::unique_ptr<Model> make_model(const Network& network, int threads, const std::string& isa) {
-  BackendOptions options;
-  options.backend = "cpu";
-  options.threads = threads;
-  options.isa = isa;
-  options.context = 256;
-  auto model = load_model(network, options);
-  if (!model) {
-    EXPECT_NE(isa, "auto") << model.error().message;
-    return nullptr;
-  }
-  return std::move(*model);
-}
-
 struct Tiny {
   const char* name;
   TinyModel model;
@@ -44,7 +30,7 @@ TEST_P(TinyLaws, OneAnswer) {
   const TempFolder folder;
   const Network network = open_network(write_tiny_gguf(folder / "m.gguf", GetParam().model, GetParam().format));
   Subject subject;
-  subject.make = [&](int threads, const std::string& isa) { return make_model(network, threads, isa); };
+  subject.make = [&](int threads, const std::string& isa) { return make_model(network, threads, isa, 256); };
   subject.prompts = mixed_prompts(network.vocab);
   subject.answer = 24;
   subject.isas = {"portable", "avx2", "avx512", "neon"};
@@ -63,7 +49,7 @@ class HybridLaws : public ::testing::TestWithParam<const char*> {};
 TEST_P(HybridLaws, OneAnswer) {
   const Network network = open_network(std::filesystem::path(DRAFTHORSE_TEST_DATA) / "hybrid_goldens" / GetParam());
   Subject subject;
-  subject.make = [&](int threads, const std::string& isa) { return make_model(network, threads, isa); };
+  subject.make = [&](int threads, const std::string& isa) { return make_model(network, threads, isa, 256); };
   if (network.mtp) {
     subject.make_head = [&](Model& model) -> std::shared_ptr<Model> {
       auto head = model.load_companion(*network.mtp);
