@@ -60,6 +60,20 @@ def run(command, log, seconds):
             return -1
 
 
+def what_failed(log, names):
+    """The lines of a log worth printing: those of the failed GoogleTest tests, or its end."""
+    lines = log.read_text(errors="replace").splitlines()
+    shown = []
+    for name in names:
+        starts = [i for i, line in enumerate(lines) if re.fullmatch(r"\[ RUN +\] " + re.escape(name), line)]
+        if not starts:
+            continue
+        ends = [i for i in range(starts[0], len(lines)) if lines[i].startswith("[  FAILED  ]")]
+        test = lines[starts[0]:ends[0] + 1] if ends else lines[starts[0]:]
+        shown += test if len(test) <= 80 else test[:60] + [f"... {len(test) - 80} lines ..."] + test[-20:]
+    return shown or lines[-80:]
+
+
 def slow_tests():
     """{program: GoogleTest patterns of what takes too long under sanitisers}."""
     found = {}
@@ -139,7 +153,7 @@ def main():
         for failure in names:
             print(f"  FAILED {failure}")
         if failed:
-            print("\n".join("  | " + line for line in log.read_text(errors="replace").splitlines()[-80:]), flush=True)
+            print("\n".join("  | " + line for line in what_failed(log, names)), flush=True)
         total = [a + b for a, b in zip(total, (passed, failed, skipped))]
     if not jobs:
         print("no test program or script found")

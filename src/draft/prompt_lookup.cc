@@ -96,6 +96,8 @@ class PromptLookup final : public Drafter {
     tokens_.push_back(token);
     previous_short_.push_back(link(short_, kShort));
     previous_long_.push_back(link(long_, kLong));
+    // A realignment long enough to be indexed is confirmed, or gives way to a longer match elsewhere.
+    if (realigned_ && matched_ >= kShort) search();
   }
 
   // Goes on along the match in progress, or ends it.
@@ -103,7 +105,6 @@ class PromptLookup final : public Drafter {
     if (tokens_[static_cast<size_t>(next_)] == token) {
       ++next_;
       ++matched_;
-      if (realigned_ && matched_ >= kShort) realigned_ = false;
       return;
     }
     if (matched_ >= kRealignFrom) {
@@ -136,9 +137,10 @@ class PromptLookup final : public Drafter {
     return n;
   }
 
+  // Takes the longest indexed match, where it is longer than the one in progress.
   void search() {
     if (tokens_.empty()) return;
-    int best = kShort - 1;
+    int best = next_ >= 0 ? match_length(next_ - 1) : kShort - 1;
     for (const auto* chain : {&previous_long_, &previous_short_}) {
       int32_t position = chain->back();
       for (int seen = 0; position >= 0 && seen < kMostCandidates; ++seen) {

@@ -138,6 +138,22 @@ RC_GTEST_PROP(PromptLookup, GrowingStepByStepFindsAMatchAsLong, ()) {
   }
 }
 
+TEST(PromptLookup, AGrownRealignmentGivesWayToALongerMatch) {
+  auto drafter = make_prompt_lookup();
+  drafter->extend(std::vector<int32_t>{4, 5, 6, 7, 80});  // what comes back at the end
+  drafter->extend(std::vector<int32_t>{10, 11, 12, 13, 14, 15, 16, 17, 5, 6, 7, 90});
+  drafter->extend(std::vector<int32_t>{10, 11, 12, 13, 14, 15, 16, 17});  // a copy
+  EXPECT_THAT(drafter->propose(1), ElementsAre(5));
+  drafter->extend(std::vector<int32_t>{4});  // then an edit
+  drafter->propose(1);
+  drafter->extend(std::vector<int32_t>{5});
+  EXPECT_THAT(drafter->propose(1), ElementsAre(6));
+  drafter->extend(std::vector<int32_t>{6});
+  drafter->propose(1);
+  drafter->extend(std::vector<int32_t>{7});
+  EXPECT_THAT(drafter->propose(1), ElementsAre(80));  // 4 5 6 7 is longer than the realignment's 5 6 7
+}
+
 TEST(PromptLookup, ManyTokensStayFast) {
   std::mt19937 random(1);
   for (int symbols : {2, 50, 50000}) {
