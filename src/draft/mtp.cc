@@ -63,7 +63,9 @@ void draft_with_head(Model& head, std::span<MtpItem> items, const MtpPick& pick)
       const auto last = out.hidden.subspan(row * width, width);
       chained[call.items[c]].assign(last.begin(), last.end());
       const size_t index = item.tokens.size() + item.draft.size();
-      item.draft.push_back(pick(call.items[c], out.logits.subspan(row++ * columns, columns), index));
+      const MtpChoice choice = pick(call.items[c], out.logits.subspan(row++ * columns, columns), index);
+      item.draft.push_back(choice.token);
+      if (!choice.more) item.depth = static_cast<int>(item.draft.size());
     }
   };
 

@@ -16,9 +16,13 @@ namespace drafthorse {
 inline constexpr int kMostMtpDepth = 8;  // tokens that a head is chained for
 
 struct MtpItem;
+struct MtpChoice {
+  int32_t token = 0;
+  bool more = true;  // draft another one after it, where the item's depth allows
+};
 // The token that a row of logits stands for, at this index of the item's sequence. The row may hold the first tokens of
 // the vocabulary only.
-using MtpPick = std::function<int32_t(size_t item, std::span<const float> logits, size_t index)>;
+using MtpPick = std::function<MtpChoice(size_t item, std::span<const float> logits, size_t index)>;
 
 // One sequence's side of a head. Entry p of the head's cache pairs the hidden vector of position p with the token at
 // p + 1. Entries are made late, many at once: what is not in the cache yet is kept here as hidden vectors.
@@ -46,8 +50,8 @@ class MtpHistory {
 struct MtpItem {
   MtpHistory* history = nullptr;
   std::span<const int32_t> tokens;  // the whole sequence; tokens.size() > history->length()
-  int depth = 0;                    // tokens to draft; 0: only enter what is pending, but for the last position
-  std::vector<int32_t> draft;       // result; shorter than depth where memory was short
+  int depth = 0;                    // most tokens to draft; 0: only enter what is pending, but for the last position
+  std::vector<int32_t> draft;       // result
   bool failed = false;              // the head had no memory for this sequence
 };
 

@@ -20,20 +20,29 @@ class Acceptance {
   // What each evidence class is taken to be worth before anything was seen.
   using Priors = std::array<double, kEvidenceClasses>;
   Acceptance();  // those of prompt lookup
-  explicit Acceptance(const Priors& priors) : priors_(priors) {}
+  explicit Acceptance(const Priors& priors);
 
+  // The drafted token at `depth` (1..kMostDraft), reached because those before it agreed, did so or did not.
+  void observe_at(int evidence, int depth, bool agreed);
   // `proposed` tokens were compared with the sequence; the first `accepted` of them agreed.
   void observe(int evidence, int proposed, int accepted);
   // P(depth d is accepted | those before were), d = 1..kMostDraft.
   double conditional(int evidence, int depth) const;
+  // Where another request starts from: what this one has seen, nothing of it certain. Below the priors that this one
+  // started from only half as far, since a drafter that is left out learns slowly.
+  Acceptance next() const;
 
  private:
   static constexpr int kRanges = 5;
   struct Estimate {
     double trials = 0, successes = 0, prior = 1;
   };
+  using Ranges = std::array<double, kRanges>;
 
-  Priors priors_;
+  double estimate(size_t row, int range) const;
+
+  std::array<Ranges, kEvidenceClasses> first_;   // priors of a family of requests
+  std::array<Ranges, kEvidenceClasses> priors_;  // of this request
   std::array<std::array<Estimate, kRanges>, kEvidenceClasses> estimates_;
 };
 
@@ -49,6 +58,22 @@ class Retry {
  private:
   static constexpr int kFirst = 32, kLast = 256;  // steps
   int wait_ = kFirst, left_ = kFirst;
+};
+
+// Whether a drafter's steps brought more tokens in their time than steps without drafts do: what was predicted wrongly
+// (a cost, an acceptance) shows here. A drafter whose steps did not is left out for a while, then tried again, ever more
+// rarely for as long as it fails.
+class Balance {
+ public:
+  // A step with drafts brought `tokens` in `steps` times the time of a step without.
+  void observe(int tokens, double steps);
+  // A step begins: may it have drafts of this drafter?
+  bool allows();
+
+ private:
+  static constexpr int kFirst = 32, kLast = 256;  // steps
+  double weight_ = 0, tokens_ = 0, steps_ = 0;    // of late
+  int wait_ = kFirst, left_ = 0;
 };
 
 // Watches drafts that were not verified: as the sequence grows by other means it learns what they would have been
@@ -75,6 +100,9 @@ struct DraftOffer {
   int evidence = 0;
   int length = 0;     // tokens proposed, at most kMostDraft
   double making = 0;  // time of making one drafted token, over that of a step of 1 row
+  // P(accepted | those before were) of the first tokens where more is known than `acceptance` says. They are made
+  // already: their making is spent whether they are verified or not.
+  std::span<const double> known = {};
 };
 
 // Expected tokens per time of a step that verifies `drafts` (at most offer.length) tokens of the offer. Arguments as in
@@ -84,6 +112,10 @@ double draft_rate(const DraftOffer& offer, int drafts, int decode_rows, int othe
 // Expected tokens per time of a step, the best over how many of the offer's tokens are verified; with offer.length 0 the
 // rate without drafts. Arguments as in allot_drafts.
 double best_rate(const DraftOffer& offer, int decode_rows, int other_rows, std::span<const double> cost);
+
+// How many of the offer's tokens to verify, as allot_drafts would of this offer alone. More than offer.known has: it pays
+// to make another one first.
+int best_drafts(const DraftOffer& offer, int decode_rows, int other_rows, std::span<const double> cost);
 
 // Hands out draft rows: how many of each offer to verify in a step that has `other_rows` rows anyway (decode rows of
 // all sequences, these included, and prefill rows), of which `decode_rows` bring a token each. It maximises expected

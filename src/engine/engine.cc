@@ -12,6 +12,7 @@
 
 #include "core/topology.h"
 #include "engine/head_cost.h"
+#include "engine/head_drafts.h"
 #include "engine/kept_states.h"
 #include "engine/live_costs.h"
 #include "engine/row_costs.h"
@@ -21,8 +22,8 @@
 namespace drafthorse {
 namespace {
 
-constexpr int kGrowth = 256;       // positions reserved at admission for an answer without a limit
-constexpr int kPendingRows = 128;  // hidden vectors that may wait for the head
+constexpr int kPlainEvery = 64;  // steps after which one without drafts is due
+constexpr int kGrowth = 256;     // positions reserved at admission for an answer without a limit
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -66,6 +67,7 @@ struct Engine::Impl {
     options.max_running = std::max(1, options.max_running);
     row_cost = options.row_cost;
     if (row_cost.size() != kMeasuredRows + 1) {
+      options.row_cost.clear();
       const std::string key = options.policy_key + " | " + model->description() + " | " + cpu_name();
       const RowCosts measured = row_costs_for(*model, options.policy_cache, key);
       row_cost = measured.cost;
@@ -203,6 +205,7 @@ struct Engine::Impl {
     if (!reserved && running.empty()) reserved = reserve(s, s.pending());
     if (!reserved || s.was_admitted) return reserved;
     s.sampler.extend_prompt(s.request.prompt);
+    s.experience = experience;
     if (options.draft != "off" && s.request.draft != "off" && s.request.draft != "mtp") {
       s.drafter = options.make_drafter ? options.make_drafter(s.request) : make_prompt_lookup();
       if (s.drafter) s.drafter->extend(s.tokens);
@@ -255,52 +258,47 @@ struct Engine::Impl {
   }
 
   void step() {
-    plan_step(running,
-              {options.prefill_chunk, model->context(), model->vocab(), live_costs.cost(), live_head_cost.cost()});
-    draft_with_heads();
+    const auto start = Clock::now();
+    plan_step(running, {options.prefill_chunk, model->context(), model->vocab(), live_costs.cost(),
+                        live_head_cost.cost(), live_costs.steps_since_one() >= kPlainEvery});
+    const double heads = options.head ? run_heads() : 0;
     add_draft_rows(running);
     secure_memory();
     std::vector<SequencePtr> members;
     for (const auto& s : running)
       if (!s->rows.empty()) members.push_back(s);
     if (members.empty()) return;
+    // What the step takes is known of one that decodes a sequence and does nothing else.
+    Sequence& first = *members[0];
+    const bool known = members.size() == 1 && first.rows.size() == first.draft.size() + 1;
+    const size_t rows = first.rows.size(), before = first.tokens.size();
     try {
       run(members);
     } catch (const std::exception& e) {
-      run_one_by_one(members);
+      return run_one_by_one(members);
     }
+    if (known && first.tokens.size() > before)
+      learn_costs(first, rows, static_cast<int>(first.tokens.size() - before), heads,
+                  seconds_between(start, Clock::now()));
   }
 
-  // Runs the head where the plan wants drafts of it, and enters what has piled up (a prompt's rows) where it does not.
-  void draft_with_heads() {
-    std::vector<Sequence*> members;
-    std::vector<MtpItem> items;
-    int drafted = 0;
-    for (const auto& s : running) {
-      if (!s->head || (s->head_depth == 0 && s->head->pending_rows() < kPendingRows)) continue;
-      members.push_back(s.get());
-      items.push_back({s->head.get(), s->tokens, s->head_depth, {}, false});
-      drafted += s->head_depth;
-    }
-    if (items.empty()) return;
-    const auto pick = [&](size_t i, std::span<const float> logits, size_t index) {
-      auto sampled = members[i]->sampler.sample(logits, index, scratch);
-      const int32_t token = sampled ? sampled->token : 0;
-      return options.replace_head_token ? options.replace_head_token(index, token) : token;
-    };
-    try {
-      const auto start = Clock::now();
-      draft_with_head(*options.head, items, pick);
-      if (items.size() == 1 && options.head_cost < 0)
-        live_head_cost.observe(drafted, seconds_between(start, Clock::now()), live_costs.one());
-    } catch (const std::exception&) {
-      for (Sequence* s : members) s->head.reset();  // costs these requests the speed, not the answer
-      return;
-    }
-    for (size_t i = 0; i < items.size(); ++i) {
-      if (items[i].failed) members[i]->head.reset();
-      if (members[i]->head_depth > 0) members[i]->draft = std::move(items[i].draft);
-    }
+  // The whole of a step counts, sampling and the sink included: that is what a step without drafts saves.
+  void learn_costs(Sequence& s, size_t rows, int gained, double heads, double seconds) {
+    const auto drafted = static_cast<int>(s.head_draft.size());
+    if (options.row_cost.empty()) live_costs.observe(static_cast<int>(rows), seconds - heads);
+    if (options.head && options.head_cost < 0) live_head_cost.observe(drafted, heads, live_costs.one());
+    if (!options.row_cost.empty() || live_costs.one() <= 0 || s.request.max_draft > 0) return;
+    const double steps = seconds / live_costs.one();
+    if (drafted > 0) s.head_balance.observe(gained, steps);
+    else if (rows > 1) s.drafter_balance[static_cast<size_t>(s.evidence)].observe(gained, steps);
+  }
+
+  // Drafts, where the plan wants it; returns the seconds that it took.
+  double run_heads() {
+    const auto start = Clock::now();
+    draft_with_heads(
+        running, {options.head.get(), live_costs.cost(), live_head_cost.cost(), &scratch, &options.replace_head_token});
+    return seconds_between(start, Clock::now());
   }
 
   // One model call. After an exception states are as they were, or empty where they cannot go back.
@@ -322,7 +320,6 @@ struct Engine::Impl {
       return std::all_of(members.begin(), members.end(), [](const SequencePtr& s) { return s->cancelled.load(); });
     };
     RunOutput out;
-    const auto start = Clock::now();
     try {
       out = model->run(batch, all_cancelled);
     } catch (...) {
@@ -334,8 +331,6 @@ struct Engine::Impl {
       throw;
     }
     if (out.stopped) return;  // all were cancelled
-    if (members.size() == 1 && batch[0].tokens.size() == members[0]->draft.size() + 1)
-      live_costs.observe(static_cast<int>(rows), seconds_between(start, Clock::now()));
     {
       std::lock_guard lock(mutex);
       ++stats.steps;
@@ -432,13 +427,14 @@ struct Engine::Impl {
     const auto grown = std::span(s.tokens).subspan(old_size);
     if (s.stats.completion_tokens == static_cast<int>(grown.size())) s.first_token = Clock::now();
     ++s.stats.speculation.steps;
-    s.shadow.extend(grown, s.acceptance);
+    s.shadow.extend(grown, s.experience.drafter);
+    judge_head_drafts(s, grown);
     if (!s.draft.empty()) {
       const auto proposed = static_cast<int>(s.draft.size());
       const bool by_head = s.source == DraftSource::head;
       // A draft that the end of the answer cut short was not refused.
       const int compared = accepted == static_cast<int>(grown.size()) ? accepted : proposed;
-      (by_head ? s.head_acceptance : s.acceptance).observe(by_head ? 0 : s.evidence, compared, accepted);
+      if (!by_head) s.experience.drafter.observe(s.evidence, compared, accepted);
       auto& drafter = s.stats.by_drafter[by_head ? "mtp" : std::string(s.drafter->name())];
       for (DrafterStats* d : {&drafter, &s.stats.speculation}) {
         d->proposed += proposed;
@@ -496,6 +492,7 @@ struct Engine::Impl {
     }
     s->state.reset();
     s->head.reset();
+    if (s->was_admitted) experience = s->experience.next();
     try {
       s->sink->on_finish(reason, s->stats, error);
     } catch (const std::exception&) {
@@ -520,6 +517,7 @@ struct Engine::Impl {
   bool memory_short = false;         // a sequence gave its memory back; nobody is admitted until one finishes
   LiveCosts live_costs{{}};
   LiveHeadCost live_head_cost;
+  Experience experience;  // of the request that ended last: where the next one starts
   KeptStates kept;
   SamplerScratch scratch;
   std::thread thread;

@@ -15,18 +15,19 @@
 namespace drafthorse {
 
 struct EngineOptions {
-  int max_queue = 64;            // waiting requests beyond the running ones; more is `busy`
-  int max_running = 16;          // sequences that share steps
-  int prefill_chunk = 256;       // most prefill rows a step carries
-  std::string draft = "auto";    // server-wide: off overrides requests' auto
-  std::string policy_cache;      // file for measured row costs; empty: do not keep
-  std::string policy_key;        // what the costs belong to: checkpoint identity; the model's description is added
-  std::vector<double> row_cost;  // [1..16] relative step costs to use in place of measuring (index 0 unused)
-  int kept_states = 4;           // finished sequences whose states stay for prompts that extend them; 0: none
+  int max_queue = 64;          // waiting requests beyond the running ones; more is `busy`
+  int max_running = 16;        // sequences that share steps
+  int prefill_chunk = 256;     // most prefill rows a step carries
+  std::string draft = "auto";  // server-wide: off overrides requests' auto
+  std::string policy_cache;    // file for measured row costs; empty: do not keep
+  std::string policy_key;      // what the costs belong to: checkpoint identity; the model's description is added
+  std::vector<double>
+      row_cost;         // [1..16] relative step costs to use in place of measuring, now and later (index 0 unused)
+  int kept_states = 4;  // finished sequences whose states stay for prompts that extend them; 0: none
   // The model's multi-token prediction head, which drafts where it pays; null: none.
   std::shared_ptr<Model> head;
   Hidden head_input = Hidden::after_norm;  // which of the model's hidden vectors it is joined with
-  double head_cost = -1;                   // of a token it drafts, in 1-row steps, to use in place of measuring
+  double head_cost = -1;                   // of a token it drafts, in 1-row steps, to use likewise
   // What is drafted for this index of a sequence in place of the token that the head found; empty: that token. With it
   // a benchmark pays for the head and sets the acceptance.
   std::function<int32_t(size_t index, int32_t token)> replace_head_token;

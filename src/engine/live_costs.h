@@ -7,24 +7,36 @@
 
 namespace drafthorse {
 
-// The measured table with its rise scaled by a: cost[n] = 1 + a * (measured[n] - 1), a from the steps themselves.
+// The measured table with its rise scaled by a: cost[n] = 1 + a * (measured[n] - 1), a from the steps themselves, and
+// drawn towards what steps of n rows took of late where there were some. Never falling with n.
 class LiveCosts {
  public:
   // one: seconds of a 1-row step as measured; 0: not known.
   explicit LiveCosts(std::vector<double> measured, double one = 0);
 
-  // A step with decode and verify rows of one sequence and nothing else took `seconds`.
+  // A step with decode and verify rows of one sequence and nothing else took `seconds` in all, without the making of
+  // drafts.
   void observe(int rows, double seconds);
   // cost[n], n = 1..16, as measured by step_cost().
   std::span<const double> cost() const { return cost_; }
   double scale() const { return scale_; }
   // Seconds of a 1-row step of late; 0: none was seen.
   double one() const { return one_; }
+  // Steps since one of 1 row showed what it takes now.
+  int steps_since_one() const { return since_one_; }
 
  private:
+  // Steps of one size of late: their number, and their mean cost over what the scaled table said.
+  struct Seen {
+    double weight = 0, factor = 1;
+  };
+  void refresh();
+
   std::vector<double> measured_, cost_;
+  std::vector<Seen> seen_;
   double one_ = 0;  // seconds of a 1-row step, recent mean; 0: none yet
-  double scale_ = 1;
+  int since_one_ = 0;
+  double scale_ = 1, steps_ = 0;  // steps: those that the scale has learnt from
 };
 
 // What a token drafted by a head costs, in 1-row steps, kept true in the same way: it grows with the context, and with the

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <numeric>
 
 namespace drafthorse {
 namespace {
@@ -17,7 +18,7 @@ void propose(Sequence& s, int limit, int vocab) {
   if (!s.drafter || limit <= 0) return;
   try {
     s.draft = s.drafter->propose(limit);
-    s.evidence = s.drafter->evidence();
+    s.evidence = std::clamp(s.drafter->evidence(), 0, kEvidenceClasses - 1);
   } catch (const std::exception&) {
     s.draft.clear();
     s.drafter.reset();  // a drafter that fails costs its request the speed, not the answer
@@ -44,10 +45,21 @@ void park(Sequence& s, std::string_view name) {
   ++s.stats.speculation.parked;
 }
 
-// Of drafter and head the one that promises more tokens per time in this step; head costs what it takes to run it.
+// Of drafter and head the one that promises more tokens per time in this step; head costs what it takes to run it. One
+// whose steps did not pay of late is not asked.
 DraftOffer choose(Sequence& s, int limit, int decode_rows, int other_rows, const StepLimits& limits) {
-  const DraftOffer drafter{&s.acceptance, s.evidence, static_cast<int>(s.draft.size()), 0};
-  const DraftOffer head{&s.head_acceptance, 0, head_limit(s, limit), limits.head_cost};
+  if (!s.draft.empty() && !s.drafter_balance[static_cast<size_t>(s.evidence)].allows()) {
+    park(s, s.drafter->name());
+    s.shadow.watch(s.evidence, s.draft);
+    s.draft.clear();
+  }
+  int head_tokens = head_limit(s, limit);
+  if (head_tokens > 0 && !s.head_balance.allows()) {
+    park(s, "mtp");
+    head_tokens = 0;
+  }
+  const DraftOffer drafter{&s.experience.drafter, s.evidence, static_cast<int>(s.draft.size()), 0};
+  const DraftOffer head{&s.experience.head, 0, head_tokens, limits.head_cost};
   const auto rate = [&](const DraftOffer& offer) { return best_rate(offer, decode_rows, other_rows, limits.row_cost); };
   const bool use_head = head.length > 0 && (drafter.length == 0 || rate(head) > rate(drafter));
   s.source = use_head ? DraftSource::head : drafter.length > 0 ? DraftSource::drafter : DraftSource::none;
@@ -55,16 +67,25 @@ DraftOffer choose(Sequence& s, int limit, int decode_rows, int other_rows, const
   return use_head ? head : drafter;
 }
 
+constexpr double kCheapToLeaveOut = 1.5;  // rate with drafts over that without
+
 // Cuts proposals to what pays; watches those that are left out.
 void allot(std::span<Sequence* const> drafting, int decode_rows, int other_rows, const StepLimits& limits) {
   std::vector<DraftOffer> offers;
   for (Sequence* s : drafting) offers.push_back(choose(*s, draft_limit(*s, limits), decode_rows, other_rows, limits));
-  const auto allotted = allot_drafts(offers, decode_rows, other_rows, limits.row_cost);
+  auto allotted = allot_drafts(offers, decode_rows, other_rows, limits.row_cost);
+  if (limits.plain_due && offers.size() == 1) {
+    const double without = decode_rows / step_cost(limits.row_cost, other_rows);
+    if (best_rate(offers[0], decode_rows, other_rows, limits.row_cost) < kCheapToLeaveOut * without) allotted[0] = 0;
+  }
+  const int drafted = std::accumulate(allotted.begin(), allotted.end(), 0);
   for (size_t i = 0; i < drafting.size(); ++i) {
     Sequence& s = *drafting[i];
     if (s.source == DraftSource::head) {
       s.draft.clear();
-      s.head_depth = allotted[i];
+      s.decode_rows = decode_rows;
+      s.rows_beside = other_rows + drafted - allotted[i];
+      s.head_depth = allotted[i] > 0 ? offers[i].length : 0;
       if (allotted[i] > 0) {
         s.head_retry.reset();
       } else {

@@ -14,7 +14,8 @@ struct StepLimits {
   int prefill_chunk = 256;
   int context = 0, vocab = 0;
   std::span<const double> row_cost;
-  double head_cost = 0;  // of one token drafted by the head, over a step of 1 row
+  double head_cost = 0;    // of one token drafted by the head, over a step of 1 row
+  bool plain_due = false;  // what a step of 1 row takes was not seen for long: show it, where that costs little
 };
 
 // Asks the drafters and fills Sequence::rows, draft, evidence, source and head_depth of the running sequences (oldest

@@ -1,12 +1,14 @@
 #pragma once
 // One request while it is in the engine.
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <memory>
 #include <vector>
 
 #include "backend/backend.h"
+#include "draft/confidence.h"
 #include "draft/drafter.h"
 #include "draft/mtp.h"
 #include "draft/policy.h"
@@ -22,6 +24,15 @@ enum class DraftSource { none, drafter, head };
 
 // A head at depths 1, 2, 3-4, …: what it is taken to be worth before it was tried on this request.
 inline constexpr Acceptance::Priors kHeadPriors = {0.7, 0.7, 0.7, 0.7, 0.7, 0.7};
+inline constexpr int kUnknownConfidence = -1;
+
+// What a request's drafts turned out to be worth.
+struct Experience {
+  Acceptance drafter;                        // by the drafter's evidence
+  Acceptance head{kHeadPriors};              // by depth alone, in class 0: what to expect before the head is run
+  Acceptance confidence{kConfidencePriors};  // by the head's confidence, of what it has drafted
+  Experience next() const { return {drafter.next(), head.next(), confidence.next()}; }
+};
 
 struct Sequence {
   Sequence(RequestId id_, EngineRequest request_, std::shared_ptr<TokenSink> sink_)
@@ -37,11 +48,12 @@ struct Sequence {
   std::unique_ptr<State> state;  // null while queued
   Sampler sampler;
   std::unique_ptr<Drafter> drafter;  // null: none
-  Acceptance acceptance;             // of the drafter
   Shadow shadow;
   std::unique_ptr<MtpHistory> head;  // null: no drafting head
-  Acceptance head_acceptance{kHeadPriors};
+  Experience experience;
   Retry head_retry;
+  std::array<Balance, kEvidenceClasses> drafter_balance;  // by evidence
+  Balance head_balance;
   RequestStats stats;
   Clock::time_point submitted = Clock::now(), admitted, first_token;
   int reserved = 0;           // positions that the state has memory for
@@ -51,8 +63,15 @@ struct Sequence {
   std::vector<int32_t> draft;  // what the drafter proposed, then what is verified
   int evidence = 0;
   DraftSource source = DraftSource::none;
-  int head_depth = 0;         // tokens that the head is to draft
-  std::vector<int32_t> rows;  // the tokens that the step runs
+  int head_depth = 0;                    // most tokens that the head is to draft
+  std::vector<int32_t> rows;             // the tokens that the step runs
+  int decode_rows = 1, rows_beside = 1;  // of the step: rows that bring a token, rows that are not this one's drafts
+
+  // What the head drafted in this step, verified or not: tokens, classes of confidence (or kUnknownConfidence), and how
+  // likely each was thought to be accepted.
+  std::vector<int32_t> head_draft;
+  std::vector<int> head_confidence;
+  std::vector<double> head_known;
 
   int pending() const { return static_cast<int>(tokens.size()) - state->length(); }
   // Output tokens that the request may still have.

@@ -50,7 +50,7 @@ class Mtp : public ::testing::Test {
  protected:
   std::vector<int32_t> draft(MtpHistory& history, std::span<const int32_t> tokens, int depth) {
     MtpItem item{&history, tokens, depth, {}, false};
-    draft_with_head(head, {&item, 1}, [](size_t, auto logits, size_t) { return likeliest(logits); });
+    draft_with_head(head, {&item, 1}, [](size_t, auto logits, size_t) { return MtpChoice{likeliest(logits)}; });
     return item.draft;
   }
   std::span<const float> rows(int from, int to) const {
@@ -104,7 +104,7 @@ TEST_F(Mtp, AHeadWithoutMemorySaysSo) {
   MtpHistory history(small);
   history.extend(0, rows(0, 40));
   MtpItem item{&history, text, 3, {}, false};
-  draft_with_head(small, {&item, 1}, [](size_t, auto logits, size_t) { return likeliest(logits); });
+  draft_with_head(small, {&item, 1}, [](size_t, auto logits, size_t) { return MtpChoice{likeliest(logits)}; });
   EXPECT_TRUE(item.failed);
   EXPECT_TRUE(item.draft.empty());
 }

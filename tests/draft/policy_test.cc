@@ -44,6 +44,59 @@ TEST(Acceptance, DeeperRangesTakeAfterShallowOnes) {
   EXPECT_LT(acceptance.conditional(3, 12), 0.1);
 }
 
+TEST(Acceptance, AnotherRequestStartsFromWhatThisOneSaw) {
+  const auto good = trained(1, 1.0).next();  // the prior of class 1 is 0.35
+  EXPECT_GT(good.conditional(1, 1), 0.9);
+  auto bad = trained(4, 0.0).next();  // of class 4 it is 0.8
+  EXPECT_NEAR(bad.conditional(4, 1), 0.4, 0.1);
+  EXPECT_EQ(bad.conditional(3, 1), Acceptance().conditional(3, 1));
+  for (int i = 0; i < 6; ++i) bad = bad.next();  // requests that show nothing: it is forgotten
+  EXPECT_NEAR(bad.conditional(4, 1), 0.8, 0.05);
+  auto fresh = good;
+  for (int i = 0; i < 10; ++i) fresh.observe(1, 1, 0);
+  EXPECT_LT(fresh.conditional(1, 1), 0.3);  // a start, no more
+  EXPECT_LT(fresh.conditional(1, 9), 0.4);
+}
+
+// 1,000 tokens of a drafter whose steps bring `tokens` in `steps` times the time of one without drafts.
+double time_per_token(int tokens, double steps) {
+  Balance balance;
+  double time = 0;
+  int made = 0;
+  while (made < 1000) {
+    if (balance.allows()) {
+      balance.observe(tokens, steps);
+      time += steps;
+      made += tokens;
+    } else {
+      time += 1;
+      made += 1;
+    }
+  }
+  return time / made;
+}
+
+TEST(Balance, ADrafterWhoseStepsDoNotPayCostsLittle) {
+  EXPECT_LT(time_per_token(2, 2.3), 1.02);
+  EXPECT_LT(time_per_token(1, 2), 1.05);
+  EXPECT_NEAR(time_per_token(2, 1.9), 0.95, 1e-3);  // one that pays is left alone
+}
+
+TEST(Policy, WhatIsKnownOfADraftDecides) {
+  const Acceptance half(Acceptance::Priors{0.5, 0.5, 0.5, 0.5, 0.5, 0.5});
+  const auto cost = sloped(0.3);
+  const std::vector<double> sure = {0.99, 0.99}, doubtful = {0.99, 0.05};
+  DraftOffer offer{&half, 0, 2, 0.05, sure};
+  EXPECT_EQ(best_drafts(offer, 1, 1, cost), 2);
+  offer.known = doubtful;
+  EXPECT_EQ(best_drafts(offer, 1, 1, cost), 1);
+  offer.known = std::span(doubtful).last(1);
+  offer.length = 8;
+  EXPECT_EQ(best_drafts(offer, 1, 1, cost), 0);
+  offer.known = std::span(sure).first(1);
+  EXPECT_EQ(best_drafts(offer, 1, 1, sloped(0.1)), 2);  // it pays to make one more
+}
+
 TEST(Policy, ACertainDraftThatIsNearlyFreeIsVerifiedWhole) {
   const auto acceptance = trained(5, 1.0);
   const DraftOffer offer{&acceptance, 5, 16};

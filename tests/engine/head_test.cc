@@ -81,8 +81,36 @@ TEST(Head, ParksWhereItDoesNotPayAndTriesAgainRarely) {
   EXPECT_EQ(sink->wait(), expected(fake, r, 400));
   const auto head = sink->stats().by_drafter.at("mtp");
   EXPECT_GT(head.parked, 300);
-  EXPECT_GT(head.proposed, 0);
   EXPECT_LE(head.proposed, 5);
+  EXPECT_GT(bench.head->runs, 2);   // it is tried, ever more rarely,
+  EXPECT_LE(bench.head->runs, 10);  // and takes in what has piled up
+}
+
+TEST(Head, WhatItIsUnsureOfIsNotVerified) {
+  auto options = test_options();
+  for (int n = 1; n <= 16; ++n) options.row_cost[static_cast<size_t>(n)] = 1 + 0.3 * (n - 1);
+  const FakeOptions fake{.repetitiveness = 0};
+  Bench bench(fake, options, 0.7);
+  bench.head->unsure_when_wrong = true;
+  const auto r = request_of(counting(5), 400);
+  auto sink = bench.submit(r);
+  EXPECT_EQ(sink->wait(), expected(fake, r, 400));
+  const auto head = sink->stats().by_drafter.at("mtp");
+  EXPECT_GT(head.accepted, 130);
+  EXPECT_GT(head.accepted, 0.85 * static_cast<double>(head.proposed));  // though it is right 7 times in 10
+}
+
+TEST(Head, ARequestStartsFromWhatTheLastOneSaw) {
+  auto options = test_options();
+  for (int n = 1; n <= 16; ++n) options.row_cost[static_cast<size_t>(n)] = 1 + 0.55 * (n - 1);
+  const FakeOptions fake{.repetitiveness = 0};
+  Bench bench(fake, options, 0.02);
+  auto first = bench.submit(request_of(counting(5), 200)), second = first;
+  first->wait();
+  second = bench.submit(request_of(counting(7), 200));
+  second->wait();
+  EXPECT_GT(first->stats().by_drafter.at("mtp").proposed, 0);
+  EXPECT_LT(second->stats().by_drafter.at("mtp").proposed, first->stats().by_drafter.at("mtp").proposed);
 }
 
 TEST(Head, WithoutMemoryForItTheAnswerIsTheSame) {

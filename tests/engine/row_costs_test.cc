@@ -142,6 +142,19 @@ TEST(LiveCosts, FollowWhatStepsTake) {
   EXPECT_NEAR(costs.scale(), 1, 0.05);  // parked steps forget
 }
 
+TEST(LiveCosts, ASizeThatDiffersFromTheTableIsLearntByItself) {
+  LiveCosts costs(sloped(0.2), 0.010);
+  for (int i = 0; i < 30; ++i) {
+    costs.observe(2, 0.012);  // as measured
+    costs.observe(3, 0.022);  // 2.2 in place of 1.4
+  }
+  EXPECT_NEAR(costs.cost()[2], 1.2, 0.15);
+  EXPECT_NEAR(costs.cost()[3], 2.2, 0.2);
+  EXPECT_GE(costs.cost()[4], costs.cost()[3]);  // never falling
+  for (int i = 0; i < 500; ++i) costs.observe(1, 0.010);
+  EXPECT_NEAR(costs.cost()[3], 1.4, 0.05);  // it is tried again some time
+}
+
 TEST(LiveCosts, TheHeadsFollowsWhatItsDraftsTake) {
   LiveHeadCost cost(0.1);
   cost.observe(2, 0.4, 0);  // what a step takes is not known yet

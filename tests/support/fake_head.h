@@ -2,6 +2,7 @@
 // A drafting head of FakeModel: from a hidden vector and the token after it, it knows the model's next logits, and is
 // wrong at a share of the positions. A pair out of place (another token, another position) makes it guess at random.
 
+#include <algorithm>
 #include "support/fake_model.h"
 
 namespace drafthorse::test {
@@ -43,7 +44,9 @@ class FakeHead final : public Model {
         ++rows;
         std::vector<float> row(static_cast<size_t>(vocab()));
         model_.logits_of(h, row);
-        if (static_cast<double>(mix(h.hash ^ 77) % 1000) >= accuracy_ * 1000) row[h.hash % row.size()] += 100;
+        const bool wrong = static_cast<double>(mix(h.hash ^ 77) % 1000) >= accuracy_ * 1000;
+        if (wrong) row[h.hash % row.size()] += unsure_when_wrong ? 5 : 100;
+        else if (unsure_when_wrong) *std::max_element(row.begin(), row.end()) += 20;
         logits_.insert(logits_.end(), row.begin(), row.begin() + columns);
       }
     }
@@ -56,6 +59,7 @@ class FakeHead final : public Model {
   }
 
   int runs = 0;
+  bool unsure_when_wrong = false;  // its probabilities then say when it is right
 
  private:
   const FakeModel& model_;
