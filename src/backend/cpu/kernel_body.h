@@ -383,9 +383,9 @@ void many(const PackedLinear& w, const Activations& a, int row_begin, int row_en
         auto rows = [&]<int R>(std::integral_constant<int, R>) {
           decoded_rows<V, kLayout, R>(decoded, units, a.quantised(w.activations, s, r), s == 0, out + r * ldy, ldy,
                                       lanes_of(w, b));
-          r += R;
+          r += R;  // unseen by clang-tidy, which takes the loop below for an endless one
         };
-        while (tile_end - r >= kRows) rows(std::integral_constant<int, kRows>{});
+        while (tile_end - r >= kRows) rows(std::integral_constant<int, kRows>{});  // NOLINT(bugprone-infinite-loop)
         if constexpr (kRows > 4) {
           if (tile_end - r >= 4) rows(std::integral_constant<int, 4>{});
         }
@@ -458,9 +458,9 @@ void matmul_floats(const PackedLinear& w, const Activations& a, int row_begin, i
   int r = row_begin;
   auto rows = [&]<int R>(std::integral_constant<int, R>) {
     float_rows<V, kLayout, R>(w, a, r, y + (r - row_begin) * ldy, ldy, block_begin, block_end);
-    r += R;
+    r += R;  // unseen by clang-tidy, which takes the loop below for an endless one
   };
-  while (row_end - r >= 4) rows(std::integral_constant<int, 4>{});
+  while (row_end - r >= 4) rows(std::integral_constant<int, 4>{});  // NOLINT(bugprone-infinite-loop)
   if (row_end - r >= 2) rows(std::integral_constant<int, 2>{});
   if (row_end - r >= 1) rows(std::integral_constant<int, 1>{});
 }

@@ -111,8 +111,8 @@ void KvState::truncate(int length) {
     throw std::logic_error(
         fmt::format("truncate to {}: the state holds {} positions and goes back to {}", length, length_, earliest()));
   }
+  if (length == 0) return clear();
   length_ = length;
-  if (length == 0) committed_ = 0;
   shrink();
 }
 

@@ -83,6 +83,11 @@ class KvState final : public State {
   int earliest() const override { return committed_ > 1 ? committed_ : 1; }
   // Gives back the blocks past `length` that no reservation holds.
   void truncate(int length) override;
+  // truncate(0), which is always possible.
+  void clear() noexcept {
+    length_ = committed_ = 0;
+    shrink();
+  }
 
   // Blocks for positions < length() + positions; false (and nothing changed) when the pool has too few.
   bool grow(int positions);

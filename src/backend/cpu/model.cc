@@ -35,7 +35,7 @@ class Undo {
     if (done) return;
     int first_row = 0;
     for (const BatchItem& item : batch_) {
-      if (first_row < touched_rows) state_of(item).truncate(0);
+      if (first_row < touched_rows) state_of(item).clear();
       state_of(item).shrink();
       first_row += int(item.tokens.size());
     }

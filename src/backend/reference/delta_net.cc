@@ -64,9 +64,9 @@ void step(std::span<const float> q, std::span<const float> k, std::span<const fl
 }  // namespace
 
 DeltaState empty_state(const DeltaNet& part) {
-  const size_t channels = size_t(2 * part.key_heads * part.key_dim + part.value_heads * part.value_dim);
-  return {RowsOf(size_t(part.kernel - 1), Row(channels)),
-          Row(size_t(part.value_heads * part.value_dim * part.key_dim))};
+  const size_t keys = size_t(part.key_heads) * size_t(part.key_dim);
+  const size_t values = size_t(part.value_heads) * size_t(part.value_dim);
+  return {RowsOf(size_t(part.kernel) - 1, Row(2 * keys + values)), Row(values * size_t(part.key_dim))};
 }
 
 RowsOf delta_net(const DeltaNet& part, const RowsOf& x, int tentative, DeltaHistory& history, Mode mode) {

@@ -29,7 +29,7 @@ class ReferenceState final : public State {
     for (Layer& layer : layers) {
       layer.cache.keys.resize(std::min(layer.cache.keys.size(), size_t(length)));
       layer.cache.values.resize(std::min(layer.cache.values.size(), size_t(length)));
-      if (!layer.history.empty()) layer.history.resize(size_t(length - committed_ + 1));
+      if (!layer.history.empty()) layer.history.resize(size_t(length) - size_t(committed_) + 1);
     }
     length_ = length;
   }
