@@ -1,12 +1,12 @@
 #include "cli/bench_draft.h"
 
 #include <algorithm>
-#include <charconv>
 #include <future>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "cli/decimal.h"
 #include "draft/mtp.h"
 #include "draft/policy.h"
 
@@ -133,7 +133,7 @@ Result<std::vector<ReplayKind>> parse_replays(std::span<const std::string> texts
       number.remove_prefix(prefix.size());
       known = true;
     }
-    const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), kind.acceptance);
+    const auto [end, code] = parse_decimal(number.data(), number.data() + number.size(), kind.acceptance);
     const bool whole = code == std::errc() && end == number.data() + number.size();
     if (!known || !whole || !(kind.acceptance >= 0 && kind.acceptance <= 1)) {
       return Error{

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/decimal.h"
 #include "cli/model_name.h"
 #include "cli/model_setup.h"
 
@@ -27,10 +28,21 @@ constexpr const char* kHelp =
     "A line that ends in \\ goes on in the next; \"\"\" begins and ends a text of several lines.\n"
     "Ctrl-C while the model answers stops the answer.";
 
+std::from_chars_result parse(const char* first, const char* last, float& value) {
+  double wide = value;
+  const std::from_chars_result result = parse_decimal(first, last, wide);
+  value = static_cast<float>(wide);
+  return result;
+}
+template <class T>
+std::from_chars_result parse(const char* first, const char* last, T& value) {
+  return std::from_chars(first, last, value);
+}
+
 template <class T>
 bool parse_number(const std::string& text, std::optional<T>& value, T low, T high) {
   T number{};
-  auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  auto [end, code] = parse(text.data(), text.data() + text.size(), number);
   if (code != std::errc() || end != text.data() + text.size() || !(number >= low && number <= high)) return false;
   value = number;
   return true;

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <functional>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/decimal.h"
 #include "cli/model_name.h"
 #include "core/version.h"
 #include "draft/policy.h"
@@ -321,7 +321,7 @@ Error parse_error(const CLI::App& root, const CLI::ParseError& error) {
 
 Result<uint64_t> parse_bytes(const std::string& text) {
   double value = 0;
-  auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  auto [end, code] = parse_decimal(text.data(), text.data() + text.size(), value);
   std::string unit(end, static_cast<size_t>(text.data() + text.size() - end));
   std::ranges::transform(unit, unit.begin(), [](unsigned char c) { return std::toupper(c); });
   constexpr std::string_view kUnits = "KMGT";

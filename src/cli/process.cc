@@ -25,6 +25,14 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return result;
 }
 
+// A pipe that programs started later do not inherit. (pipe2 would do it in one step, but macOS has none; another thread
+// that starts a program between the two steps would pass the ends on.)
+bool private_pipe(int (&fds)[2]) {
+  if (::pipe(fds) != 0) return false;
+  for (int fd : fds) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return true;
+}
+
 // Reads what is there; false at the end of the stream.
 bool drain(int fd, std::string& output) {
   char buffer[4096];
@@ -42,7 +50,7 @@ ProcessResult run_process(const std::vector<std::string>& argv, const std::vecto
                           const std::function<bool()>& poll) {
   ProcessResult result;
   int pipe_fds[2];
-  if (::pipe2(pipe_fds, O_CLOEXEC) != 0) return result;
+  if (!private_pipe(pipe_fds)) return result;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);

@@ -1,5 +1,7 @@
 #include "completion/memory_budget.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <string>
@@ -27,7 +29,10 @@ uint64_t total_memory(const std::filesystem::path& root) {
   uint64_t kib = 0;
   for (std::string line; in >> name >> kib; std::getline(in, line))
     if (name == "MemTotal:") return kib * 1024;
-  return 0;
+  if (root != "/") return 0;
+  // Systems without /proc/meminfo.
+  const long pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0;
 }
 
 uint64_t weight_bytes(const Network& network) {

@@ -1,12 +1,18 @@
 #include "core/topology.h"
 
+#if defined(__linux__)
 #include <sched.h>
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
 
 #include <algorithm>
 #include <fstream>
+#include <numeric>
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "core/cgroup.h"
 
@@ -22,8 +28,10 @@ std::optional<std::string> read_line(const fs::path& path) {
   return line;
 }
 
+// All CPUs where the system has no affinity masks, or a longer one than this.
 std::vector<int> affinity_cpus() {
   std::vector<int> cpus;
+#if defined(__linux__)
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0) {
@@ -31,7 +39,11 @@ std::vector<int> affinity_cpus() {
       if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
     }
   }
-  if (cpus.empty()) cpus.push_back(0);
+#endif
+  if (cpus.empty()) {
+    cpus.resize(std::max(std::thread::hardware_concurrency(), 1u));
+    std::iota(cpus.begin(), cpus.end(), 0);
+  }
   return cpus;
 }
 
@@ -76,7 +88,7 @@ std::optional<double> cgroup_quota(const fs::path& root) {
 
 }  // namespace
 
-// /proc/cpuinfo gives a name on x86 and numbers of implementer and part on Arm, for each logical CPU.
+// /proc/cpuinfo, where there is one, gives a name on x86 and numbers of implementer and part on Arm, for each logical CPU.
 std::string cpu_name(const fs::path& root) {
   std::ifstream file(root / "proc/cpuinfo");
   std::string arm;
@@ -89,6 +101,11 @@ std::string cpu_name(const fs::path& root) {
     if (key == "CPU implementer" || key == "CPU part") arm += (arm.empty() ? "" : " ") + value;
     if (key == "CPU part") return arm;
   }
+#if defined(__APPLE__)
+  char brand[256] = {};
+  size_t size = sizeof brand - 1;
+  if (sysctlbyname("machdep.cpu.brand_string", brand, &size, nullptr, 0) == 0 && brand[0]) return brand;
+#endif
   return arm.empty() ? "unknown" : arm;
 }
 

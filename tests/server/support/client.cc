@@ -12,6 +12,16 @@
 #include <unistd.h>
 
 namespace drafthorse::testing {
+namespace {
+
+// A server that has gone is an error, not a signal; on macOS an option of the socket says so.
+#if defined(SO_NOSIGPIPE)
+constexpr int kSendFlags = 0;
+#else
+constexpr int kSendFlags = MSG_NOSIGNAL;
+#endif
+
+}  // namespace
 
 Client::Client(uint16_t port, const std::string& address, int receive_buffer) {
   sockaddr_storage storage{};
@@ -30,6 +40,10 @@ Client::Client(uint16_t port, const std::string& address, int receive_buffer) {
     length = sizeof(sockaddr_in);
   }
   socket_ = ::socket(storage.ss_family, SOCK_STREAM, 0);
+#if defined(SO_NOSIGPIPE)
+  const int on = 1;
+  setsockopt(socket_, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
   if (receive_buffer > 0) setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
   if (connect(socket_, reinterpret_cast<sockaddr*>(&storage), length) != 0) close();
 }
@@ -44,7 +58,7 @@ void Client::close() {
 bool Client::send(const std::string& bytes) {
   size_t sent = 0;
   while (sent < bytes.size()) {
-    const ssize_t n = ::send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    const ssize_t n = ::send(socket_, bytes.data() + sent, bytes.size() - sent, kSendFlags);
     if (n <= 0) return false;
     sent += static_cast<size_t>(n);
   }
