@@ -1,11 +1,9 @@
 // Where a drafting head lies outside the trunk's checkpoint.
 
-#include <algorithm>
-
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include "network/mtp_companion.h"
 #include "network/mtp_head.h"
 #include "weights/json_file.h"
 #include "weights/safetensors.h"
@@ -48,48 +46,6 @@ Result<std::shared_ptr<const Checkpoint>> open_given(const fs::path& path, const
   if (fs::is_directory(path, error)) return open_folder(path, trunk);
   if (path.extension() == ".safetensors" && is_file(path)) return open_file(path, trunk);
   return Checkpoint::open(path);
-}
-
-std::string lower_case(std::string text) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return text;
-}
-
-// How much of the model's name a companion's name "STEM-MTP-4bit" or "STEM-mtp" shares: the length of STEM when the
-// model is called STEM or STEM-something, else 0.
-size_t shared_stem(const std::string& companion, const std::string& model) {
-  const std::string name = lower_case(companion), other = lower_case(model);
-  const size_t at = name.rfind("-mtp");
-  if (at == std::string::npos || at == 0 || name == other) return 0;
-  if (at + 4 != name.size() && name[at + 4] != '-') return 0;
-  if (!other.starts_with(name.substr(0, at))) return 0;
-  return other.size() == at || other[at] == '-' ? at : 0;
-}
-
-// The folder beside the model's that shares most of its name; empty when there is none or several share as much.
-fs::path find_companion(const fs::path& model) {
-  std::error_code error;
-  const fs::path folder = fs::canonical(model, error);
-  if (error || !fs::is_directory(folder, error)) return {};
-  std::vector<fs::path> best;
-  size_t longest = 1;
-  for (fs::directory_iterator entry(folder.parent_path(), error), end; !error && entry != end; entry.increment(error)) {
-    std::error_code ignored;
-    const size_t stem = shared_stem(entry->path().filename().string(), folder.filename().string());
-    if (stem < longest || !entry->is_directory(ignored)) continue;
-    if (stem > longest) best.clear();
-    longest = stem;
-    best.push_back(entry->path());
-  }
-  if (best.size() == 1) return best.front();
-  if (best.size() > 1) {
-    std::vector<std::string> names;
-    for (const fs::path& path : best) names.push_back(path.filename().string());
-    std::sort(names.begin(), names.end());
-    spdlog::warn("{}: several folders beside it hold a drafting head ({}); name one with --mtp", model.string(),
-                 fmt::join(names, ", "));
-  }
-  return {};
 }
 
 }  // namespace

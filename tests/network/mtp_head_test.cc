@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "network/hybrid_parts.h"
 
 namespace drafthorse::test {
@@ -149,6 +152,37 @@ TEST(MtpHead, CompanionFoldersBesideTheModel) {
   const auto given = read_network(open_checkpoint(apart.temp / "Qwen3.5-9B-4bit"),
                                   {.mtp = (apart.temp / "Qwen3.5-9B-MTP-4bit").string()});
   EXPECT_THAT(given.error().message, HasSubstr("tensor \"norm.weight\": expected shape [64], but it is missing"));
+}
+
+TEST(MtpHead, CompanionRepositoriesInTheHubsCache) {
+  namespace fs = std::filesystem;
+  Apart apart("");
+  apart.head.config = {{"model_type", "qwen3_5_mtp"}};
+  const auto put = [&](const std::string& repository, const std::string& commit, const fs::path& folder) {
+    const fs::path to = apart.temp / repository / "snapshots" / commit;
+    fs::create_directories(to.parent_path());
+    fs::copy(folder, to, fs::copy_options::recursive);
+    return to;
+  };
+  apart.head.save(apart.temp / "head");
+  const fs::path model = put("models--Qwen--Qwen3.5-9B-4bit", "0f", apart.temp / "m");
+  EXPECT_FALSE(open_network(model).mtp);
+  fs::create_directories(apart.temp / "models--others--Qwen3.5-9B-MTP-4bit" / "snapshots");  // nothing in it
+  EXPECT_FALSE(open_network(model).mtp);
+  fs::remove_all(apart.temp / "models--others--Qwen3.5-9B-MTP-4bit");
+  put("models--others--Qwen3.5-9B-MTP-4bit", "1a", apart.temp / "head");
+  EXPECT_TRUE(open_network(model).mtp);  // another organisation's, the only one
+  put("models--more--Qwen3.5-9B-MTP-8bit", "1b", apart.temp / "head");
+  EXPECT_FALSE(open_network(model).mtp);  // which of the two?
+  put("models--Qwen--Qwen3.5-9B-MTP-8bit", "2a", apart.temp / "head");
+  EXPECT_TRUE(open_network(model).mtp);  // the model's own organisation
+  put("models--Qwen--Qwen3.5-9B-MTP-8bit", "2b", apart.temp / "head");
+  EXPECT_FALSE(open_network(model).mtp);  // two versions of it, and none is said to be the current one
+  fs::create_directories(apart.temp / "models--Qwen--Qwen3.5-9B-MTP-8bit" / "refs");
+  std::ofstream(apart.temp / "models--Qwen--Qwen3.5-9B-MTP-8bit" / "refs" / "main") << "2a";
+  const Network network = open_network(model);
+  ASSERT_TRUE(network.mtp);
+  EXPECT_THAT(differences(apart.expected, parts_of(network)), IsEmpty());
 }
 
 // The head alone keeps the trunk's embedding and its own file mapped.
