@@ -1,13 +1,20 @@
 #!/usr/bin/env python3
-"""Converts a checkpoint of the Qwen3.5 family from the Hugging Face layout to an MLX pack, affine 4 or 8 bits in groups
-of 64.
+"""Makes a small, fast pack of a Qwen3.5, 3.6 or 3.8 checkpoint: from the Hugging Face layout to MLX's, affine 4 or 8
+bits.
 
-    python3 tools/convert_to_mlx.py HF_FOLDER OUT [--bits 4] [--shard-bytes 12M]
+    python3 tools/convert_to_mlx.py Qwen3.5-9B Qwen3.5-9B-4bit
+    build/drafthorse run -m Qwen3.5-9B-4bit
 
-Matrices, the embedding too, are quantised; routers and the shared experts' gates in 8 bits; the drafting head like the
-trunk except its fc, which stays bf16; the decay A_log stays fp32, everything else is bf16. Norms are folded (1 is
-added), stacked experts split into gate and up, and a vision tower is left out with a word. One tensor is in memory
-at a time. mlx-lm loads the pack (it leaves the head out), Drafthorse all of it. Needs numpy.
+The source is a folder with config.json (model_type qwen3_5 or qwen3_5_moe), safetensors files of BF16, F16 or F32, and
+the tokenizer's files, as `huggingface-cli download` or `drafthorse pull` leave it. The pack is a new folder with the
+same files, the weights in shards. 4 bits take about 4.5 bits a weight, 8 bits about 8.5.
+
+What is kept how: matrices, the embedding too, are quantised in groups of 64; routers and the shared experts' gates
+always in 8 bits; the drafting (MTP) head like the trunk except its fc, which stays BF16; the decay A_log stays F32,
+norms and everything else BF16. A vision tower is left out, with a line that says so. Norms and experts are laid out as
+mlx-lm wants them: it loads the pack too, without the drafting head, which it does not know.
+
+Needs numpy (pip install numpy, or the system's python3-numpy) and the memory of one tensor as float32.
 """
 
 import argparse
@@ -18,13 +25,16 @@ import struct
 import sys
 from pathlib import Path
 
-import numpy as np
+try:
+    import numpy as np
 
-import mlx_affine
+    import mlx_affine
+except ImportError:
+    np = None
 from shards import Stored, byte_count, write_shards
 
 GROUP = 64
-TYPES = {"BF16": np.uint16, "F16": np.float16, "F32": np.float32}
+TYPES = {"BF16": "<u2", "F16": "<f2", "F32": "<f4"}
 FOLDED = re.compile(
     r"(input_layernorm|post_attention_layernorm|q_norm|k_norm|model\.norm|mtp\.norm|pre_fc_norm_embedding|"
     r"pre_fc_norm_hidden)\.weight$"
@@ -49,6 +59,8 @@ class Checkpoint:
 
     def __init__(self, folder):
         self.entries = {}
+        if not folder.is_dir():
+            raise Unsuitable(f"{folder} is no folder")
         files = sorted(folder.glob("*.safetensors"))
         if not files:
             raise Unsuitable(f"{folder} has no safetensors files")
@@ -194,6 +206,10 @@ def config_of(folder, bits, fine):
 
 def convert(folder, out, bits, shard_bytes):
     checkpoint = Checkpoint(folder)
+    if not (folder / "config.json").exists():
+        raise Unsuitable(f"{folder} has no config.json")
+    if out.exists() and any(out.iterdir()):
+        raise Unsuitable(f"{out} is there already and not empty; name a new folder")
     config_of(folder, bits, [])  # refuses before anything is written
     converter = Converter(checkpoint, bits)
     tied = config_of(folder, bits, [])["tie_word_embeddings"]
@@ -209,18 +225,28 @@ def convert(folder, out, bits, shard_bytes):
     for name in COPIED:
         if (folder / name).exists():
             shutil.copyfile(folder / name, out / name)
+    written = sum(path.stat().st_size for path in out.glob("*.safetensors"))
+    print(f"{out}: {bits} bits, {written / 1e6:.1f} MB in {len(list(out.glob('*.safetensors')))} files")
     if left_out:
         print(f"left out: {left_out} tensors of the vision tower or of a tied output", file=sys.stderr)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--bits", type=int, choices=(4, 8), default=4)
-    parser.add_argument("--shard-bytes", type=byte_count, default="5G", help="most bytes of a file's tensors")
+    parser.add_argument("folder", type=Path, help="the Hugging Face checkpoint")
+    parser.add_argument("out", type=Path, help="folder to write the pack to; it must not exist or be empty")
+    parser.add_argument("--bits", type=int, choices=(4, 8), default=4, help="bits of a weight (default: 4)")
+    parser.add_argument(
+        "--shard-bytes",
+        type=byte_count,
+        default="5G",
+        metavar="SIZE",
+        help="most bytes of tensors in one file, such as 12M or 5G (default: 5G)",
+    )
     options = parser.parse_args()
     try:
+        if np is None:
+            raise Unsuitable("numpy is missing: pip install numpy, or install python3-numpy")
         convert(options.folder, options.out, options.bits, options.shard_bytes)
     except Unsuitable as problem:
         print(f"convert_to_mlx: {problem}", file=sys.stderr)

@@ -3,6 +3,12 @@
 #include <cstdlib>
 #include <fstream>
 
+#ifdef __APPLE__
+#include <mach-o/dyld.h>
+
+#include <array>
+#endif
+
 namespace drafthorse {
 namespace {
 
@@ -30,6 +36,29 @@ std::string first_line(const std::filesystem::path& file) {
   return line;
 }
 
+// The running binary with links resolved; empty where the system does not say.
+std::filesystem::path program_path() {
+  std::error_code error;
+#ifdef __APPLE__
+  std::array<char, 4096> name{};
+  uint32_t size = name.size();
+  if (_NSGetExecutablePath(name.data(), &size) != 0) return {};
+  std::filesystem::path path = std::filesystem::canonical(name.data(), error);
+#else
+  std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
+#endif
+  return error ? std::filesystem::path() : path;
+}
+
+std::vector<std::filesystem::path> shipped_models() {
+  std::filesystem::path program = program_path();
+  if (program.empty()) return {};
+  std::vector<std::filesystem::path> folders;
+  for (const char* place : {"../models", "../../models", "models", "../share/drafthorse/models"})
+    folders.push_back((program.parent_path() / place).lexically_normal());
+  return folders;
+}
+
 }  // namespace
 
 Environment read_environment() {
@@ -50,6 +79,7 @@ Environment read_environment() {
   environment.state = folder("XDG_STATE_HOME", home / ".local" / "state") / "drafthorse";
   environment.term = variable("TERM");
   environment.no_color = !variable("NO_COLOR").empty();
+  environment.shipped_models = shipped_models();
   return environment;
 }
 

@@ -1,8 +1,10 @@
 #pragma once
-// The only place that reads environment variables: where the user's folders are, and Hugging Face's own settings.
+// The only place that reads environment variables: where the user's folders are, and Hugging Face's own settings. Where
+// the program itself lies is found here too.
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace drafthorse {
 
@@ -14,6 +16,9 @@ struct Environment {
   std::filesystem::path state;      // chat history: XDG_STATE_HOME or ~/.local/state, then drafthorse
   std::string term;                 // TERM
   bool no_color = false;            // NO_COLOR is set
+  // Folders that may hold the models that come with the program, by where the binary lies: a build folder of the source
+  // tree, beside the binary, an installed prefix. The one that exists moves with the program.
+  std::vector<std::filesystem::path> shipped_models;
 };
 
 Environment read_environment();

@@ -46,7 +46,10 @@ void print_json(const std::vector<ListedModel>& listed, const SourceOptions& sou
   }
   for (const CatalogueEntry& entry : catalogue()) {
     bool there = find_on_disk(std::string(entry.alias), source).has_value();
-    names.push_back({{"name", entry.alias}, {"about", entry.about}, {"source", entry.hub}, {"on_disk", there}});
+    names.push_back({{"name", entry.alias},
+                     {"about", entry.about},
+                     {"source", entry.shipped() ? "comes with the program" : entry.hub},
+                     {"on_disk", there}});
   }
   fmt::print("{}\n", boost::json::serialize(boost::json::object{{"models", models}, {"catalogue", names}}));
 }

@@ -37,6 +37,14 @@ constexpr std::array kCatalogue = {
         .package = {},
         .about = "Qwen2.5-Coder 1.5B Instruct, Q4_K_M",
     },
+    CatalogueEntry{
+        .alias = "demo",
+        .hub = {},
+        .file = "drafthorse-demo-33m",
+        .sha256 = {},
+        .package = {},
+        .about = "33M demo model that comes with Drafthorse: Python edits, JSON, tables, sums (Apache-2.0)",
+    },
 };
 
 bool is_file_name(std::string_view part) {
@@ -97,7 +105,8 @@ Result<HubName> parse_hub_name(std::string_view text) {
 }
 
 std::span<const CatalogueEntry> catalogue() { return kCatalogue; }
-const CatalogueEntry& default_model() { return kCatalogue[0]; }
+const CatalogueEntry& default_model() { return kCatalogue.front(); }
+const CatalogueEntry& demo_model() { return kCatalogue.back(); }
 
 const CatalogueEntry* find_in_catalogue(std::string_view alias) {
   auto found = std::ranges::find(kCatalogue, alias, &CatalogueEntry::alias);

@@ -23,19 +23,21 @@ struct HubName {
 // Parses "hf:org/repo[:file-or-quant][@revision]". Error: invalid_argument that shows the form.
 Result<HubName> parse_hub_name(std::string_view text);
 
-// A model that is known by a short name.
+// A model that is known by a short name. One without a hub name comes with the program: a folder of safetensors.
 struct CatalogueEntry {
   std::string_view alias;
-  std::string_view hub;       // HubName as text
-  std::string_view file;      // name of the file on disk
+  std::string_view hub;       // HubName as text, or empty
+  std::string_view file;      // name of the file or folder on disk
   std::string_view sha256;    // pinned contents, or empty
   uint64_t size = 0;          // bytes of the pinned file
   std::string_view package;   // a Python package that carries the file, "name==version", or empty
   uint64_t package_size = 0;  // bytes of that package, for progress
   std::string_view about;
+  bool shipped() const { return hub.empty(); }
 };
 std::span<const CatalogueEntry> catalogue();
 const CatalogueEntry& default_model();
+const CatalogueEntry& demo_model();
 const CatalogueEntry* find_in_catalogue(std::string_view alias);
 
 // True when `name` is one path component that is safe to create below a folder.

@@ -5,7 +5,10 @@
 #include <chrono>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "cli/interrupt.h"
+#include "cli/model_name.h"
 #include "cli/progress_bar.h"
 
 namespace drafthorse {
@@ -61,7 +64,12 @@ SamplingFields sampling_fields(const Options& options) {
 
 Result<LoadOptions> locate_model(const Options& options) {
   Result<std::filesystem::path> path = resolve_model(options.model, source_options(options));
-  if (!path) return path.error();
+  if (!path) {
+    Error error = path.error();
+    if (options.model.empty() && error.kind != ErrorKind::cancelled)
+      error.message += fmt::format("; -m {} is the small model that comes with Drafthorse", demo_model().alias);
+    return error;
+  }
   return load_options(options, *path);
 }
 

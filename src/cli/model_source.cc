@@ -35,7 +35,32 @@ std::optional<fs::path> find_pinned(const CatalogueEntry& entry, const SourceOpt
   return std::nullopt;
 }
 
+// Where the models that come with the program may be, and where a user may have put one.
+std::vector<fs::path> shipped_folders(const SourceOptions& options) {
+  std::vector<fs::path> folders = options.environment.shipped_models;
+  folders.push_back(options.models);
+  return folders;
+}
+
+std::optional<fs::path> find_shipped(const CatalogueEntry& entry, const SourceOptions& options) {
+  for (const fs::path& folder : shipped_folders(options)) {
+    if (is_complete_safetensors(folder / entry.file)) return folder / entry.file;
+  }
+  return std::nullopt;
+}
+
+Error shipped_missing(const CatalogueEntry& entry, const SourceOptions& options) {
+  std::vector<std::string> looked;
+  for (const fs::path& folder : shipped_folders(options)) looked.push_back(folder.string());
+  return {ErrorKind::not_found,
+          fmt::format("model '{}': its folder {} with all its files comes with Drafthorse's source (models/) but is in "
+                      "none of {}; copy it to the last, or give its path as --model",
+                      entry.alias, entry.file, fmt::join(looked, ", ")),
+          "model"};
+}
+
 std::optional<fs::path> find_entry(const CatalogueEntry& entry, const SourceOptions& options) {
+  if (entry.shipped()) return find_shipped(entry, options);
   if (!entry.sha256.empty()) return find_pinned(entry, options);
   if (fs::path own = options.models / entry.file; is_there(own)) return own;
   Result<HubName> hub = parse_hub_name(entry.hub);
@@ -116,8 +141,9 @@ Result<fs::path> resolve_model(const std::string& name, const SourceOptions& opt
     }
     return pull_hub(*hub, options, "", 15);
   }
-  if (auto found = find_on_disk(name, options); found && !(entry && options.refresh && entry->sha256.empty()))
-    return *found;
+  bool asks_hub = entry && options.refresh && entry->sha256.empty() && !entry->shipped();
+  if (auto found = find_on_disk(name, options); found && !asks_hub) return *found;
+  if (entry && entry->shipped()) return shipped_missing(*entry, options);
   if (entry) return pull_entry(*entry, options);
   return unknown_model(name, options);
 }

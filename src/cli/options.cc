@@ -255,6 +255,7 @@ void add_looking(CLI::App& root, Options& options) {
 
   CLI::App& selftest =
       *root.add_subcommand("selftest", "Check on this machine that nothing but the prompt changes the answer");
+  selftest.footer("Without --model the demo model that comes with Drafthorse is checked.");
   add_model(selftest, options);
   add_json(selftest, options);
   add_machine(selftest, options);

@@ -1,14 +1,17 @@
-// selftest: on this machine and with this model, nothing but the prompt and the seed changes the answer.
+// selftest: on this machine and with this model, nothing but the prompt and the seed changes the answer. Without a model
+// it takes the demo model, which has every kind of layer and a drafting head and needs no download.
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <future>
 
 #include <fmt/format.h>
 #include <boost/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/model_name.h"
 #include "cli/model_setup.h"
 #include "cli/whole_answer.h"
 #include "core/topology.h"
@@ -34,17 +37,21 @@ struct Variant {
   Options options;  // of the load
   std::string draft = "auto";
   int max_draft = 0;
+  bool together = false;  // all requests at once
 };
 
 struct Check {
   std::string name, outcome, detail;  // outcome: "ok", "FAILED", "skipped"
 };
 
-using Answers = std::vector<std::vector<int32_t>>;
+struct Answers {
+  std::vector<std::vector<int32_t>> tokens;
+  int64_t proposed = 0, accepted = 0;  // drafted tokens
+};
 
 // Each prompt greedy and seeded.
-Result<Answers> generate_all(const std::shared_ptr<LoadedModel>& model, const Variant& variant) {
-  Answers answers;
+std::vector<CompletionRequest> make_requests(const Variant& variant) {
+  std::vector<CompletionRequest> requests;
   for (std::string_view prompt : kPrompts) {
     for (float temperature : {0.0f, 0.8f}) {
       CompletionRequest request;
@@ -55,32 +62,68 @@ Result<Answers> generate_all(const std::shared_ptr<LoadedModel>& model, const Va
       request.ignore_eos = true;
       request.draft = variant.draft;
       request.max_draft = variant.max_draft;
-      Result<WholeAnswer> result = wait_for_answer(model, request, {});
-      if (!result) return result.error();
-      if (interrupted()) return Error{ErrorKind::cancelled, "stopped", ""};
-      answers.push_back(result->tokens);
+      requests.push_back(std::move(request));
     }
+  }
+  return requests;
+}
+
+Result<Answers> generate_all(const std::shared_ptr<LoadedModel>& model, const Variant& variant) {
+  Answers answers;
+  std::vector<std::future<Result<WholeAnswer>>> waiting;
+  for (CompletionRequest& request : make_requests(variant)) {
+    auto policy = variant.together ? std::launch::async : std::launch::deferred;
+    waiting.push_back(
+        std::async(policy, [model, request = std::move(request)] { return wait_for_answer(model, request, {}); }));
+  }
+  for (std::future<Result<WholeAnswer>>& answer : waiting) {
+    Result<WholeAnswer> result = answer.get();
+    if (!result) return result.error();
+    if (interrupted()) return Error{ErrorKind::cancelled, "stopped", ""};
+    answers.tokens.push_back(result->tokens);
+    answers.proposed += result->usage.stats.speculation.proposed;
+    answers.accepted += result->usage.stats.speculation.accepted;
   }
   return answers;
 }
 
-Check compare(const std::string& name, const Answers& expected, const Answers& found) {
+Check compare(const Variant& variant, const Answers& expected, const Answers& found) {
   size_t tokens = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    auto [a, b] = std::ranges::mismatch(expected[i], found[i]);
-    if (a != expected[i].end() || b != found[i].end()) {
-      return {name, "FAILED", fmt::format("answer {} differs from token {} on", i + 1, a - expected[i].begin())};
+  for (size_t i = 0; i < expected.tokens.size(); ++i) {
+    auto [a, b] = std::ranges::mismatch(expected.tokens[i], found.tokens[i]);
+    if (a != expected.tokens[i].end() || b != found.tokens[i].end()) {
+      return {variant.name, "FAILED",
+              fmt::format("answer {} differs from token {} on", i + 1, a - expected.tokens[i].begin())};
     }
-    tokens += expected[i].size();
+    tokens += expected.tokens[i].size();
   }
-  return {name, "ok", fmt::format("{} answers, {} tokens equal", expected.size(), tokens)};
+  std::string detail = fmt::format("{} answers, {} tokens equal", expected.tokens.size(), tokens);
+  if (found.proposed > 0) detail += fmt::format(", {} of {} drafts right", found.accepted, found.proposed);
+  if (variant.draft == "mtp" && found.proposed == 0) return {variant.name, "FAILED", "the head drafted nothing"};
+  return {variant.name, "ok", detail};
+}
+
+// Variants of the requests: drafting, and company.
+std::vector<Variant> request_variants(const Options& options, bool head) {
+  std::vector<Variant> variants = {{"drafting auto", options, "auto"},
+                                   {"prompt lookup, drafts of 1", options, "lookup", 1},
+                                   {"prompt lookup, drafts of 8", options, "lookup", 8}};
+  if (head) {
+    variants.push_back({"drafting head, drafts of 1", options, "mtp", 1});
+    variants.push_back({"drafting head, drafts of 4", options, "mtp", 4});
+    variants.push_back({"beside others, drafting head", options, "mtp", 3, true});
+  }
+  variants.push_back({"beside others, no drafts", options, "off", 0, true});
+  variants.push_back({"beside others, drafting auto", options, "auto", 0, true});
+  variants.push_back({"the same once more", options, "off"});
+  return variants;
 }
 
 // Variants that need the model loaded anew: other threads, other chunks of the prompt, other kernels.
 std::vector<Variant> reloads(const Options& options, int threads) {
   std::vector<Variant> variants;
   auto add = [&](const std::string& name, auto change) {
-    Variant variant{name, options, "auto", 0};
+    Variant variant{name, options};
     change(variant.options);
     variants.push_back(std::move(variant));
   };
@@ -105,7 +148,7 @@ Result<Check> check_reload(const Variant& variant, const Answers& expected) {
   Result<Answers> found = generate_all(*model, variant);
   close_model(std::move(*model));
   if (!found) return found.error();
-  return compare(variant.name, expected, *found);
+  return compare(variant, expected, *found);
 }
 
 // Logits of the first blocks, computed by a backend on ids that cover the vocabulary.
@@ -160,14 +203,12 @@ Status run_checks(const Options& options, std::vector<Check>& checks, std::strin
   if (!model) return model.error();
   machine = (*model)->engine->model().description();
   if (!options.json) fmt::print("{}, {}\n", (*model)->id, machine);
-  Result<Answers> expected = generate_all(*model, {"", options, "off", 0});
+  Result<Answers> expected = generate_all(*model, {"", options, "off"});
   if (!expected) return expected.error();
-  for (const Variant& variant :
-       {Variant{"drafting auto", options, "auto", 0}, Variant{"drafts of up to 1", options, "lookup", 1},
-        Variant{"drafts of up to 8", options, "lookup", 8}, Variant{"the same once more", options, "off", 0}}) {
+  for (const Variant& variant : request_variants(options, (*model)->network.mtp != nullptr)) {
     Result<Answers> found = generate_all(*model, variant);
     if (!found) return found.error();
-    add(compare(variant.name, *expected, *found));
+    add(compare(variant, *expected, *found));
   }
   if (options.backend != "reference") {
     Result<Check> reference = check_reference(**model, options);
@@ -185,8 +226,10 @@ Status run_checks(const Options& options, std::vector<Check>& checks, std::strin
 
 }  // namespace
 
-Status selftest_command(const Options& options) {
+Status selftest_command(const Options& given) {
   watch_interrupts();
+  Options options = given;
+  if (options.model.empty()) options.model = demo_model().alias;
   std::vector<Check> checks;
   std::string machine;
   Status status = run_checks(options, checks, machine);

@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/model_name.h"
 #include "cli/model_setup.h"
 #include "cli/progress_bar.h"
 #include "server/serve.h"
@@ -11,9 +12,32 @@
 namespace drafthorse {
 namespace {
 
-void print_hints(const std::string& url, const LoadedModel& model, const Options& options) {
+constexpr std::string_view kDemoAbility =
+    "it repeats and edits Python functions, converts JSON, CSV and tables, does small sums and tells short stories; it "
+    "is no assistant";
+
+// The model to serve. Where nobody named one and the default model can be had from no source, the demo model is served
+// instead, which is said.
+Result<LoadOptions> choose_model(const Options& options) {
+  if (!options.model.empty()) return locate_model(options);
+  SourceOptions source = source_options(options);
+  Result<std::filesystem::path> path = resolve_model("", source);
+  if (path) return load_options(options, *path);
+  std::optional<std::filesystem::path> demo = find_on_disk(std::string(demo_model().alias), source);
+  if (!demo || path.error().kind == ErrorKind::cancelled) return path.error();
+  fmt::print(stderr, "the default model {} cannot be had: {}\n", default_model().alias, path.error().message);
+  fmt::print(stderr,
+             "starting the built-in demo model {} instead: {}. For a real model start again with a network, or give "
+             "--model FILE.gguf\n",
+             demo_model().file, kDemoAbility);
+  return load_options(options, *demo);
+}
+
+void print_hints(const std::string& url, const LoadedModel& model, const std::string& path, const Options& options) {
   std::string header = options.server.api_keys.empty() ? "" : " -H 'Authorization: Bearer YOUR_KEY'";
-  fmt::print("\n{} answers on {}. Try:\n\n", model.id, url);
+  bool demo = std::filesystem::path(path).filename() == demo_model().file;
+  fmt::print("\n{} answers on {}.{} Try:\n\n", model.id, url,
+             demo ? fmt::format(" This is the built-in demo model: {}.", kDemoAbility) : "");
   if (model.chat_template) {
     fmt::print(
         "  curl {}/v1/chat/completions{} -d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello!\"}}], \"max_tokens\": 100}}'\n",
@@ -31,7 +55,7 @@ void print_hints(const std::string& url, const LoadedModel& model, const Options
 
 Status serve_command(const Options& options) {
   watch_interrupts();
-  Result<LoadOptions> located = locate_model(options);
+  Result<LoadOptions> located = choose_model(options);
   if (!located) return located.error();
   std::string url;
   ProgressBar bar("loading", true);
@@ -47,7 +71,7 @@ Status serve_command(const Options& options) {
   };
   events.ready = [&](const LoadedModel& model) {
     bar.clear();
-    if (!options.quiet) print_hints(url, model, options);
+    if (!options.quiet) print_hints(url, model, located->path, options);
   };
   return serve(options.server, *located, events);
 }

@@ -99,9 +99,10 @@ class Chat:
     """`run` on a pseudo-terminal."""
 
     def __init__(self, *arguments):
+        path = model()  # skips before there is a second process
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.execve(BINARY, [BINARY, "run", "-m", model(), "--temperature", "0", *arguments], environment())
+            os.execve(BINARY, [BINARY, "run", "-m", path, "--temperature", "0", *arguments], environment())
         self.output = ""
 
     def __enter__(self):
@@ -258,7 +259,7 @@ def test_list_knows_its_folder():
         code, out, _ = run("list", "--models-dir", folder, "--json")
         listed = json.loads(out)
         expect(code == 0 and [m["name"] for m in listed["models"]] == ["mine.gguf"], listed)
-        expect({"smollm2", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b"} == {n["name"] for n in listed["catalogue"]}, listed)
+        expect({"smollm2", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b", "demo"} == {n["name"] for n in listed["catalogue"]}, listed)
 
 
 def test_serve_answers_and_stops():

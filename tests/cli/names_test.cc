@@ -73,7 +73,7 @@ TEST(Nearest, FindsWhatWasMeant) {
 
 TEST(Catalogue, NamesAreGoodHubNames) {
   for (const CatalogueEntry& entry : catalogue()) {
-    EXPECT_TRUE(parse_hub_name(entry.hub)) << entry.alias;
+    EXPECT_TRUE(entry.shipped() || parse_hub_name(entry.hub)) << entry.alias;
     EXPECT_EQ(entry.package.empty(), entry.sha256.empty()) << "a package without a pinned digest: " << entry.alias;
     EXPECT_EQ(find_in_catalogue(entry.alias), &entry);
   }
