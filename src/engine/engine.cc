@@ -71,9 +71,9 @@ struct Engine::Impl {
       const std::string key = options.policy_key + " | " + model->description() + " | " + cpu_name();
       const RowCosts measured = row_costs_for(*model, options.policy_cache, key);
       row_cost = measured.cost;
-      live_costs = LiveCosts(row_cost, measured.one);
+      live_costs = shared_costs = LiveCosts(row_cost, measured.one);
     } else {
-      live_costs = LiveCosts(row_cost);
+      live_costs = shared_costs = LiveCosts(row_cost);
     }
     if (options.head) head_cost = options.head_cost >= 0 ? options.head_cost : measure_head_cost(*model, *options.head);
     live_head_cost = LiveHeadCost(head_cost);
@@ -257,37 +257,50 @@ struct Engine::Impl {
     }
   }
 
+  // What rows cost in a step of so many sequences. Rows of different texts share fewer experts, and each reads its own
+  // keys and values, so steps of several sequences are followed by themselves.
+  LiveCosts& costs_of(size_t sequences) { return sequences > 1 ? shared_costs : live_costs; }
+
   void step() {
     const auto start = Clock::now();
-    plan_step(running, {options.prefill_chunk, model->context(), model->vocab(), live_costs.cost(),
-                        live_head_cost.cost(), live_costs.steps_since_one() >= kPlainEvery});
+    const LiveCosts& costs = costs_of(running.size());
+    plan_step(running, {options.prefill_chunk, model->context(), model->vocab(), costs.cost(), live_head_cost.cost(),
+                        running.size() == 1 && costs.steps_since_one() >= kPlainEvery});
     const double heads = options.head ? run_heads() : 0;
     add_draft_rows(running);
     secure_memory();
     std::vector<SequencePtr> members;
-    for (const auto& s : running)
-      if (!s->rows.empty()) members.push_back(s);
+    size_t rows = 0;
+    bool decoding = true;  // nothing else
+    for (const auto& s : running) {
+      if (s->rows.empty()) continue;
+      members.push_back(s);
+      rows += s->rows.size();
+      decoding = decoding && s->rows.size() == s->draft.size() + 1;
+    }
     if (members.empty()) return;
-    // What the step takes is known of one that decodes a sequence and does nothing else.
-    Sequence& first = *members[0];
-    const bool known = members.size() == 1 && first.rows.size() == first.draft.size() + 1;
-    const size_t rows = first.rows.size(), before = first.tokens.size();
+    const size_t before = members[0]->tokens.size();
     try {
       run(members);
     } catch (const std::exception& e) {
       return run_one_by_one(members);
     }
-    if (known && first.tokens.size() > before)
-      learn_costs(first, rows, static_cast<int>(first.tokens.size() - before), heads,
-                  seconds_between(start, Clock::now()));
+    const size_t after = members[0]->tokens.size();  // of one that ended: none
+    if (decoding && after > before)
+      learn_costs(members, rows, static_cast<int>(after - before), heads, seconds_between(start, Clock::now()));
   }
 
-  // The whole of a step counts, sampling and the sink included: that is what a step without drafts saves.
-  void learn_costs(Sequence& s, size_t rows, int gained, double heads, double seconds) {
+  // What a step of decode and verify rows took, `heads` seconds of it for the head's drafts. The whole of it counts,
+  // sampling and the sink included: that is what a step without drafts saves. gained: tokens of the first member.
+  void learn_costs(const std::vector<SequencePtr>& members, size_t rows, int gained, double heads, double seconds) {
+    if (!options.row_cost.empty()) return;
+    costs_of(members.size()).observe(static_cast<int>(rows), seconds - heads);
+    if (members.size() > 1) return;
+    if (rows == 1) shared_costs.observe(1, seconds - heads);
+    Sequence& s = *members[0];
     const auto drafted = static_cast<int>(s.head_draft.size());
-    if (options.row_cost.empty()) live_costs.observe(static_cast<int>(rows), seconds - heads);
     if (options.head && options.head_cost < 0) live_head_cost.observe(drafted, heads, live_costs.one());
-    if (!options.row_cost.empty() || live_costs.one() <= 0 || s.request.max_draft > 0) return;
+    if (live_costs.one() <= 0 || s.request.max_draft > 0) return;
     const double steps = seconds / live_costs.one();
     if (drafted > 0) s.head_balance.observe(gained, steps);
     else if (rows > 1) s.drafter_balance[static_cast<size_t>(s.evidence)].observe(gained, steps);
@@ -296,8 +309,8 @@ struct Engine::Impl {
   // Drafts, where the plan wants it; returns the seconds that it took.
   double run_heads() {
     const auto start = Clock::now();
-    draft_with_heads(
-        running, {options.head.get(), live_costs.cost(), live_head_cost.cost(), &scratch, &options.replace_head_token});
+    draft_with_heads(running, {options.head.get(), costs_of(running.size()).cost(), live_head_cost.cost(), &scratch,
+                               &options.replace_head_token});
     return seconds_between(start, Clock::now());
   }
 
@@ -513,9 +526,9 @@ struct Engine::Impl {
   std::unordered_map<RequestId, SequencePtr> by_id;
   EngineStats stats;
 
-  std::vector<SequencePtr> running;  // engine thread only, oldest first
-  bool memory_short = false;         // a sequence gave its memory back; nobody is admitted until one finishes
-  LiveCosts live_costs{{}};
+  std::vector<SequencePtr> running;            // engine thread only, oldest first
+  bool memory_short = false;                   // a sequence gave its memory back; nobody is admitted until one finishes
+  LiveCosts live_costs{{}}, shared_costs{{}};  // of steps of one sequence, and of several
   LiveHeadCost live_head_cost;
   Experience experience;  // of the request that ended last: where the next one starts
   KeptStates kept;

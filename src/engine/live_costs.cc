@@ -9,15 +9,21 @@ namespace {
 
 constexpr double kLearn = 0.1;    // weight of one observation; of the first ones more, as of a mean
 constexpr double kForget = 0.01;  // way back to the measured table a step without drafts: parked is not forever
-constexpr double kLeast = 0.2, kMost = 8;  // of the scale
-constexpr double kPrior = 4;               // steps of a size that the scaled table weighs as much as
-constexpr double kFade = 0.98;             // weight that a size's steps keep from one step to the next
-constexpr double kOutlier = 3;             // times what was expected: a step that something else interrupted
+constexpr double kLeast = 0.2, kMost = 50;  // of the scale
+constexpr double kPrior = 4;                // steps of a size that the scaled table weighs as much as
+constexpr double kFade = 0.98;              // weight that a size's steps keep from one step to the next
+constexpr double kOutlier = 3;              // times what was expected: a step that something else interrupted
+
+constexpr double kLeastRise = 0.02;  // of a row, so that one that was free when measured can turn out dear
 
 }  // namespace
 
 LiveCosts::LiveCosts(std::vector<double> measured, double one)
-    : measured_(std::move(measured)), cost_(measured_), seen_(measured_.size()), one_(one) {}
+    : measured_(std::move(measured)), seen_(measured_.size()), one_(one) {
+  for (size_t n = 1; n < measured_.size(); ++n)
+    measured_[n] = std::max(measured_[n], 1 + kLeastRise * static_cast<double>(n - 1));
+  cost_ = measured_;
+}
 
 void LiveCosts::observe(int rows, double seconds) {
   if (rows < 1 || seconds <= 0) return;
@@ -28,7 +34,7 @@ void LiveCosts::observe(int rows, double seconds) {
     scale_ += kForget * (1 - scale_);
   } else {
     const double rise = step_cost(measured_, rows) - 1;
-    if (one_ == 0 || rise <= 0.01) return;
+    if (one_ == 0 || rise <= 0) return;
     const double expected = one_ * (1 + scale_ * rise);
     const double cost = std::min(seconds, kOutlier * expected) / one_;
     steps_ += 1;
@@ -37,7 +43,7 @@ void LiveCosts::observe(int rows, double seconds) {
     if (static_cast<size_t>(rows) < seen_.size()) {
       Seen& seen = seen_[static_cast<size_t>(rows)];
       seen.weight += 1;
-      seen.factor += (cost / (1 + scale_ * rise) - seen.factor) / seen.weight;
+      seen.cost += (cost - seen.cost) / seen.weight;
     }
   }
   refresh();
@@ -47,8 +53,8 @@ void LiveCosts::refresh() {
   double least = 1;
   for (size_t n = 1; n < cost_.size(); ++n) {
     const Seen& seen = seen_[n];
-    const double factor = (seen.weight * seen.factor + kPrior) / (seen.weight + kPrior);
-    cost_[n] = least = std::max(least, factor * (1 + scale_ * (measured_[n] - 1)));
+    const double scaled = 1 + scale_ * (measured_[n] - 1);
+    cost_[n] = least = std::max(least, (seen.weight * seen.cost + kPrior * scaled) / (seen.weight + kPrior));
   }
 }
 

@@ -26,9 +26,9 @@ class LiveCosts {
   int steps_since_one() const { return since_one_; }
 
  private:
-  // Steps of one size of late: their number, and their mean cost over what the scaled table said.
+  // Steps of one size of late: their number and their mean cost.
   struct Seen {
-    double weight = 0, factor = 1;
+    double weight = 0, cost = 0;
   };
   void refresh();
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/topology.h"
+#include "draft/policy.h"
 #include "engine/engine.h"
 #include "engine/live_costs.h"
 #include "support/fake_model.h"
@@ -153,6 +154,17 @@ TEST(LiveCosts, ASizeThatDiffersFromTheTableIsLearntByItself) {
   EXPECT_GE(costs.cost()[4], costs.cost()[3]);  // never falling
   for (int i = 0; i < 500; ++i) costs.observe(1, 0.010);
   EXPECT_NEAR(costs.cost()[3], 1.4, 0.05);  // it is tried again some time
+}
+
+TEST(LiveCosts, RowsThatWereFreeWhenMeasuredCanTurnOutDear) {
+  LiveCosts costs(sloped(0), 0.010);  // as beside the rows of other texts, in a mixture
+  for (int i = 0; i < 60; ++i) {
+    costs.observe(4, 0.010 * (1 + 0.5 * 3));
+    costs.observe(11, 0.010 * (1 + 0.5 * 10));
+  }
+  EXPECT_NEAR(costs.cost()[4], 2.5, 0.2);
+  EXPECT_NEAR(costs.cost()[8], 4.5, 0.6);
+  EXPECT_NEAR(step_cost(costs.cost(), 20), 10.5, 1.5);
 }
 
 TEST(LiveCosts, TheHeadsFollowsWhatItsDraftsTake) {
