@@ -11,15 +11,6 @@ namespace drafthorse {
 
 namespace json = boost::json;
 
-namespace {
-void add_drafter(DrafterStats& to, const DrafterStats& from) {
-  to.proposed += from.proposed;
-  to.accepted += from.accepted;
-  to.steps += from.steps;
-  to.parked += from.parked;
-}
-}  // namespace
-
 double decode_rate(const RequestStats& stats) {
   if (stats.completion_tokens < 2 || stats.decode_seconds <= 0) return 0;
   return (stats.completion_tokens - 1) / stats.decode_seconds;
@@ -35,8 +26,8 @@ void UsageTotals::add(int choice, const Usage& usage) {
   processed_prompt_tokens_ += s.prompt_tokens - s.cached_tokens;
   total_.completion_tokens += s.completion_tokens;
   reasoning_tokens_ += usage.reasoning_tokens;
-  add_drafter(total_.speculation, s.speculation);
-  for (const auto& [name, drafter] : s.by_drafter) add_drafter(total_.by_drafter[name], drafter);
+  total_.speculation.add(s.speculation);
+  for (const auto& [name, drafter] : s.by_drafter) total_.by_drafter[name].add(drafter);
   total_.queue_seconds = std::max(total_.queue_seconds, s.queue_seconds);
   total_.prefill_seconds = std::max(total_.prefill_seconds, s.prefill_seconds);
   total_.decode_seconds = std::max(total_.decode_seconds, s.decode_seconds);
@@ -65,8 +56,11 @@ std::string UsageTotals::timings_json() const {
   const auto ms = [](double seconds) { return fmt::format("{:.3f}", seconds * 1e3); };
   std::string drafters;
   for (const auto& [name, d] : total_.by_drafter)
-    drafters += fmt::format("{}{}:{{\"proposed\":{},\"accepted\":{},\"steps\":{},\"parked\":{}}}",
-                            drafters.empty() ? "" : ",", json_quote(name), d.proposed, d.accepted, d.steps, d.parked);
+    drafters += fmt::format(
+        "{}{}:{{\"proposed\":{},\"accepted\":{},\"steps\":{},\"parked\":{},\"tried_by_depth\":[{}],"
+        "\"accepted_by_depth\":[{}]}}",
+        drafters.empty() ? "" : ",", json_quote(name), d.proposed, d.accepted, d.steps, d.parked,
+        fmt::join(d.tried_by_depth, ","), fmt::join(d.accepted_by_depth, ","));
   std::string out =
       fmt::format("{{\"prompt_n\":{},\"cached_n\":{},\"prompt_ms\":{},\"prompt_per_second\":{:.3f}",
                   processed_prompt_tokens_, total_.cached_tokens, ms(total_.prefill_seconds), prompt_per_second_);

@@ -68,7 +68,12 @@ json::object drafter_json(const DrafterStats& stats) {
 json::object answer_json(const WholeAnswer& answer, const LoadedModel& model) {
   const RequestStats& stats = answer.usage.stats;
   json::object speculation = drafter_json(stats.speculation), by_drafter;
-  for (const auto& [name, drafter] : stats.by_drafter) by_drafter[name] = drafter_json(drafter);
+  for (const auto& [name, drafter] : stats.by_drafter) {
+    json::object entry = drafter_json(drafter);
+    entry["tried_by_depth"] = json::value_from(drafter.tried_by_depth);
+    entry["accepted_by_depth"] = json::value_from(drafter.accepted_by_depth);
+    by_drafter[name] = std::move(entry);
+  }
   speculation["by_drafter"] = by_drafter;
   return {{"model", model.id},
           {"text", answer.text},

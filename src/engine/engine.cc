@@ -453,6 +453,7 @@ struct Engine::Impl {
         d->proposed += proposed;
         d->accepted += accepted;
       }
+      drafter.count_depths(compared, accepted);
       ++drafter.steps;
     }
     if (s.drafter) s.drafter->extend(grown);
@@ -483,13 +484,7 @@ struct Engine::Impl {
                                          : stats.finished)++;
       stats.prompt_tokens += static_cast<uint64_t>(s->stats.prompt_tokens);
       stats.completion_tokens += static_cast<uint64_t>(s->stats.completion_tokens);
-      for (const auto& [name, d] : s->stats.by_drafter) {
-        auto& total = stats.by_drafter[name];
-        total.proposed += d.proposed;
-        total.accepted += d.accepted;
-        total.steps += d.steps;
-        total.parked += d.parked;
-      }
+      for (const auto& [name, d] : s->stats.by_drafter) stats.by_drafter[name].add(d);
     }
     std::erase(running, s);
     memory_short = false;

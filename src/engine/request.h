@@ -57,6 +57,35 @@ enum class FinishReason { stop, length, cancelled, error };
 // steps: verify calls that carried its drafts; parked: calls where it had a proposal that did not pay.
 struct DrafterStats {
   int64_t proposed = 0, accepted = 0, steps = 0, parked = 0;
+  // By place in the draft: tokens all before which were accepted, and those of them that were accepted too.
+  std::vector<int64_t> tried_by_depth, accepted_by_depth;
+
+  // `compared` tokens of a draft were compared with the sequence; the first `accepted` of them agreed.
+  void count_depths(int compared, int accepted) {
+    const auto tried = static_cast<size_t>(std::min(compared, accepted + 1));
+    if (tried > tried_by_depth.size()) {
+      tried_by_depth.resize(tried);
+      accepted_by_depth.resize(tried);
+    }
+    for (size_t i = 0; i < tried; ++i) {
+      ++tried_by_depth[i];
+      if (i < static_cast<size_t>(accepted)) ++accepted_by_depth[i];
+    }
+  }
+
+  void add(const DrafterStats& other) {
+    proposed += other.proposed;
+    accepted += other.accepted;
+    steps += other.steps;
+    parked += other.parked;
+    const size_t depths = std::max(tried_by_depth.size(), other.tried_by_depth.size());
+    tried_by_depth.resize(depths);
+    accepted_by_depth.resize(depths);
+    for (size_t i = 0; i < other.tried_by_depth.size(); ++i) {
+      tried_by_depth[i] += other.tried_by_depth[i];
+      accepted_by_depth[i] += other.accepted_by_depth[i];
+    }
+  }
 };
 
 struct RequestStats {

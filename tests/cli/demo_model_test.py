@@ -116,6 +116,20 @@ def test_it_answers_by_its_short_name():
         expect(code == 0 and Path(out.strip()).name == NAME and (Path(out.strip()) / "config.json").exists(), out, err)
 
 
+def test_acceptance_is_counted_by_depth():
+    with Place() as place:
+        code, out, err = place.run("generate", "-m", "demo", "-p", "Tell me a story about a baker called Ada.",
+                                   "-n", "96", "--temperature", "0.8", "--seed", "1", "--draft", "mtp",
+                                   "--max-draft", "3", "--json")
+        expect(code == 0, err)
+        head = json.loads(out)["speculation"]["by_drafter"]["mtp"]
+        tried, accepted = head["tried_by_depth"], head["accepted_by_depth"]
+        expect(len(tried) == len(accepted) == 3 and sum(accepted) == head["accepted"] > 20, head)
+        expect(tried[0] == head["steps"] and 0 < accepted[0] <= tried[0], head)
+        for before, now in zip(accepted, tried[1:]):  # the end of the answer may cut a draft short
+            expect(before - 1 <= now <= before, head)
+
+
 def test_list_shows_it():
     with Place() as place:
         code, out, err = place.run("list")
