@@ -22,6 +22,7 @@
 namespace drafthorse {
 namespace {
 
+constexpr int kManyRows = 24;    // entered by the head at once, from which on they are not a draft's
 constexpr int kPlainEvery = 64;  // steps after which one without drafts is due
 constexpr int kGrowth = 256;     // positions reserved at admission for an answer without a limit
 
@@ -265,8 +266,10 @@ struct Engine::Impl {
     const auto start = Clock::now();
     const LiveCosts& costs = costs_of(running.size());
     plan_step(running, {options.prefill_chunk, model->context(), model->vocab(), costs.cost(), live_head_cost.cost(),
-                        running.size() == 1 && costs.steps_since_one() >= kPlainEvery});
+                        live_head_cost.row(), running.size() == 1 && costs.steps_since_one() >= kPlainEvery});
+    const int pending = head_rows_pending();
     const double heads = options.head ? run_heads() : 0;
+    const int entered = pending - head_rows_pending();
     add_draft_rows(running);
     secure_memory();
     std::vector<SequencePtr> members;
@@ -287,19 +290,29 @@ struct Engine::Impl {
     }
     const size_t after = members[0]->tokens.size();  // of one that ended: none
     if (decoding && after > before)
-      learn_costs(members, rows, static_cast<int>(after - before), heads, seconds_between(start, Clock::now()));
+      learn_costs(members, rows, static_cast<int>(after - before), heads, entered,
+                  seconds_between(start, Clock::now()));
   }
 
-  // What a step of decode and verify rows took, `heads` seconds of it for the head's drafts. The whole of it counts,
+  // Rows that the head's cache of the only sequence lacks.
+  int head_rows_pending() const {
+    return running.size() == 1 && running[0]->head ? running[0]->head->pending_rows() : 0;
+  }
+
+  // What a step of decode and verify rows took, `heads` seconds of it for the head's drafts and the rows it entered. The whole of it counts,
   // sampling and the sink included: that is what a step without drafts saves. gained: tokens of the first member.
-  void learn_costs(const std::vector<SequencePtr>& members, size_t rows, int gained, double heads, double seconds) {
+  void learn_costs(const std::vector<SequencePtr>& members, size_t rows, int gained, double heads, int entered,
+                   double seconds) {
     if (!options.row_cost.empty()) return;
     costs_of(members.size()).observe(static_cast<int>(rows), seconds - heads);
     if (members.size() > 1) return;
     if (rows == 1) shared_costs.observe(1, seconds - heads);
     Sequence& s = *members[0];
     const auto drafted = static_cast<int>(s.head_draft.size());
-    if (options.head && options.head_cost < 0) live_head_cost.observe(drafted, heads, live_costs.one());
+    if (options.head && options.head_cost < 0) {
+      if (entered >= kManyRows) live_head_cost.observe_rows(entered, drafted, heads, live_costs.one());
+      else live_head_cost.observe(drafted, heads, live_costs.one());
+    }
     if (live_costs.one() <= 0 || s.request.max_draft > 0) return;
     const double steps = seconds / live_costs.one();
     if (drafted > 0) s.head_balance.observe(gained, steps);
@@ -500,7 +513,7 @@ struct Engine::Impl {
     }
     s->state.reset();
     s->head.reset();
-    if (s->was_admitted) experience = s->experience.next();
+    if (s->was_admitted) experience = s->experience.next(s->stats.completion_tokens);
     try {
       s->sink->on_finish(reason, s->stats, error);
     } catch (const std::exception&) {

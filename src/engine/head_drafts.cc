@@ -1,5 +1,6 @@
 #include "engine/head_drafts.h"
 
+#include <algorithm>
 #include <exception>
 #include <vector>
 
@@ -8,7 +9,8 @@
 namespace drafthorse {
 namespace {
 
-constexpr int kPendingRows = 128;  // hidden vectors that may wait for the head
+constexpr int kPendingFloats = 1 << 21;  // of hidden vectors that may wait for the head
+constexpr int kPendingRows = 128;        // and so many vectors in any case
 
 // What the head has drafted so far, and up to `length` tokens in all.
 DraftOffer offer_of(const Sequence& s, const HeadDrafting& drafting, int length) {
@@ -48,9 +50,10 @@ void forget_drafts(Sequence& s) {
 void draft_with_heads(std::span<const std::shared_ptr<Sequence>> running, const HeadDrafting& drafting) {
   std::vector<Sequence*> members;
   std::vector<MtpItem> items;
+  const int most_pending = std::max(kPendingRows, kPendingFloats / std::max(1, drafting.head->hidden()));
   for (const auto& s : running) {
     forget_drafts(*s);
-    if (!s->head || (s->head_depth == 0 && s->head->pending_rows() < kPendingRows)) continue;
+    if (!s->head || (s->head_depth == 0 && s->head->pending_rows() < most_pending)) continue;
     members.push_back(s.get());
     items.push_back({s->head.get(), s->tokens, s->head_depth, {}, false});
   }

@@ -7,8 +7,9 @@
 namespace drafthorse {
 namespace {
 
-constexpr double kLearn = 0.1;    // weight of one observation; of the first ones more, as of a mean
-constexpr double kForget = 0.01;  // way back to the measured table a step without drafts: parked is not forever
+constexpr double kLearn = 0.1;      // weight of one observation; of the first ones more, as of a mean
+constexpr double kLearnRows = 0.3;  // of the rows of a whole prompt, which are seldom entered
+constexpr double kForget = 0.01;    // way back to the measured table a step without drafts: parked is not forever
 constexpr double kLeast = 0.2, kMost = 50;  // of the scale
 constexpr double kPrior = 4;                // steps of a size that the scaled table weighs as much as
 constexpr double kFade = 0.98;              // weight that a size's steps keep from one step to the next
@@ -62,6 +63,12 @@ void LiveHeadCost::observe(int tokens, double seconds, double one) {
   if (tokens < 1 || one <= 0) return;
   const double seen = seconds / one / tokens;
   cost_ += kLearn * (std::min(seen, kOutlier * cost_) - cost_);
+}
+
+void LiveHeadCost::observe_rows(int rows, int tokens, double seconds, double one) {
+  if (rows < 1 || one <= 0) return;
+  const double seen = std::max(0.0, seconds / one - tokens * cost_) / rows;
+  row_ += kLearnRows * (std::min(seen, kOutlier * std::max(row_, 1e-3)) - row_);
 }
 
 }  // namespace drafthorse

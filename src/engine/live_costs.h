@@ -43,13 +43,18 @@ class LiveCosts {
 // share of the vocabulary that the text at hand asks for.
 class LiveHeadCost {
  public:
-  explicit LiveHeadCost(double measured = 0) : cost_(measured) {}
+  explicit LiveHeadCost(double measured = 0) : cost_(measured), row_(kRowShare * measured) {}
   // `tokens` were drafted in `seconds`, while a 1-row step takes `one` (0: not known, nothing is learnt).
   void observe(int tokens, double seconds, double one);
+  // Many rows, which gave `tokens` drafts at most, were entered into its cache.
+  void observe_rows(int rows, int tokens, double seconds, double one);
   double cost() const { return cost_; }
+  // Of a row that is entered with many others.
+  double row() const { return row_; }
 
  private:
-  double cost_;
+  static constexpr double kRowShare = 0.2;  // of the cost of a token, until rows were seen
+  double cost_, row_;
 };
 
 }  // namespace drafthorse

@@ -45,6 +45,23 @@ void park(Sequence& s, std::string_view name) {
   ++s.stats.speculation.parked;
 }
 
+constexpr double kEntrySafety = 1.5;  // by which what a head is to save exceeds what its start costs
+constexpr double kTryingShare =
+    0.02;  // of the steps so far that may go into trying a head that does not promise to pay
+
+// Time, in 1-row steps, of entering what the head's cache lacks: at first the whole prompt.
+double entering(const Sequence& s, const StepLimits& limits) {
+  return s.head ? std::max(0, s.head->pending_rows() - 1) * limits.entry_cost : 0;
+}
+
+// Whether a head that makes `with` tokens per time in place of `without` is worth its start in what is likely left of
+// the answer.
+bool saves_its_start(const Sequence& s, double with, double without, const StepLimits& limits) {
+  const double done = s.stats.completion_tokens;
+  const double left = std::min<double>(s.room(limits.context), std::max(s.experience.answer - done, done / 2));
+  return left * (1 / without - 1 / with) >= kEntrySafety * entering(s, limits);
+}
+
 // Of drafter and head the one that promises more tokens per time in this step; head costs what it takes to run it. One
 // whose steps did not pay of late is not asked.
 DraftOffer choose(Sequence& s, int limit, int decode_rows, int other_rows, const StepLimits& limits) {
@@ -61,7 +78,9 @@ DraftOffer choose(Sequence& s, int limit, int decode_rows, int other_rows, const
   const DraftOffer drafter{&s.experience.drafter, s.evidence, static_cast<int>(s.draft.size()), 0};
   const DraftOffer head{&s.experience.head, 0, head_tokens, limits.head_cost};
   const auto rate = [&](const DraftOffer& offer) { return best_rate(offer, decode_rows, other_rows, limits.row_cost); };
-  const bool use_head = head.length > 0 && (drafter.length == 0 || rate(head) > rate(drafter));
+  const double by_head = rate(head), otherwise = rate(drafter);
+  const bool starts = by_head <= otherwise || saves_its_start(s, by_head, otherwise, limits);
+  const bool use_head = head.length > 0 && starts && (drafter.length == 0 || by_head > otherwise);
   s.source = use_head ? DraftSource::head : drafter.length > 0 ? DraftSource::drafter : DraftSource::none;
   if (use_head && drafter.length > 0) s.shadow.watch(s.evidence, s.draft);
   return use_head ? head : drafter;
@@ -90,7 +109,9 @@ void allot(std::span<Sequence* const> drafting, int decode_rows, int other_rows,
         s.head_retry.reset();
       } else {
         park(s, "mtp");
-        if (s.head_retry.due()) s.head_depth = 1;
+        const double trying = entering(s, limits) + limits.head_cost;
+        if (s.head_retry.due() && trying < kTryingShare * static_cast<double>(s.stats.speculation.steps))
+          s.head_depth = 1;
       }
       continue;
     }

@@ -15,6 +15,7 @@ struct StepLimits {
   int context = 0, vocab = 0;
   std::span<const double> row_cost;
   double head_cost = 0;    // of one token drafted by the head, over a step of 1 row
+  double entry_cost = 0;   // of a row that the head's cache lacks, likewise
   bool plain_due = false;  // what a step of 1 row takes was not seen for long: show it, where that costs little
 };
 

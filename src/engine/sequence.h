@@ -31,7 +31,10 @@ struct Experience {
   Acceptance drafter;                        // by the drafter's evidence
   Acceptance head{kHeadPriors};              // by depth alone, in class 0: what to expect before the head is run
   Acceptance confidence{kConfidencePriors};  // by the head's confidence, of what it has drafted
-  Experience next() const { return {drafter.next(), head.next(), confidence.next()}; }
+  double answer = 256;                       // tokens of an answer, a mean of late
+  Experience next(int tokens) const {
+    return {drafter.next(), head.next(), confidence.next(), answer + 0.2 * (tokens - answer)};
+  }
 };
 
 struct Sequence {

@@ -86,6 +86,21 @@ TEST(Head, ParksWhereItDoesNotPayAndTriesAgainRarely) {
   EXPECT_LE(bench.head->runs, 10);  // and takes in what has piled up
 }
 
+TEST(Head, AStartThatAShortAnswerDoesNotPayBackIsLeftOut) {
+  auto options = test_options();
+  options.head_cost = 0.2;  // a row of the prompt is then taken to cost 0.04
+  options.prefill_chunk = 1000;
+  const FakeOptions fake{.context = 2048, .repetitiveness = 0};
+  for (const int tokens : {20, 400}) {
+    Bench bench(fake, options, 1.0);
+    const auto r = request_of(counting(1000), tokens);  // 40 steps to enter
+    auto sink = bench.submit(r);
+    EXPECT_EQ(sink->wait(), expected(fake, r, tokens));
+    EXPECT_EQ(sink->stats().by_drafter["mtp"].proposed > 0, tokens == 400);
+    EXPECT_EQ(bench.head->runs > 0, tokens == 400);
+  }
+}
+
 TEST(Head, WhatItIsUnsureOfIsNotVerified) {
   auto options = test_options();
   for (int n = 1; n <= 16; ++n) options.row_cost[static_cast<size_t>(n)] = 1 + 0.3 * (n - 1);

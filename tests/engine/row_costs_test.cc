@@ -179,6 +179,16 @@ TEST(LiveCosts, TheHeadsFollowsWhatItsDraftsTake) {
   EXPECT_NEAR(cost.cost(), 0.05, 0.01);
 }
 
+TEST(LiveCosts, RowsThatTheHeadEntersAreLearntApart) {
+  LiveHeadCost cost(0.1);
+  EXPECT_NEAR(cost.row(), 0.02, 1e-9);
+  for (int i = 0; i < 20; ++i) cost.observe_rows(500, 1, 0.011, 0.01);  // 1.1 steps, 0.1 of them for the draft
+  EXPECT_NEAR(cost.row(), 0.002, 1e-4);
+  EXPECT_DOUBLE_EQ(cost.cost(), 0.1);
+  cost.observe_rows(100, 0, 0.01, 0);  // what a step takes is not known
+  EXPECT_NEAR(cost.row(), 0.002, 1e-4);
+}
+
 TEST(LiveCosts, OneInterruptionChangesLittle) {
   LiveCosts costs(sloped(0.1));
   for (int i = 0; i < 20; ++i) costs.observe(1, 0.010);
