@@ -35,8 +35,8 @@ Script text_script(const std::vector<std::string>& pieces, const std::string& re
   usage.stats.prompt_tokens = 7;
   usage.stats.cached_tokens = 2;
   usage.stats.completion_tokens = static_cast<int>(pieces.size());
-  usage.stats.speculation = {5, 3, static_cast<int64_t>(pieces.size()), 0};
-  usage.stats.by_drafter["lookup"] = {5, 3, 2, 1};
+  usage.stats.speculation = {5, 3, static_cast<int64_t>(pieces.size()), 0, {}, {}};
+  usage.stats.by_drafter["lookup"] = {5, 3, 2, 1, {}, {}};
   usage.stats.prefill_seconds = 0.5;
   usage.stats.decode_seconds = 1.0;
   usage.first_token_seconds = 0.6;
@@ -81,7 +81,7 @@ std::shared_ptr<ServedModel> ScriptedModel::served() {
     stats.requests = static_cast<uint64_t>(started);
     stats.finished = static_cast<uint64_t>(finished);
     stats.cancelled = static_cast<uint64_t>(cancelled);
-    stats.by_drafter["lookup"] = {5, 3, 2, 1};
+    stats.by_drafter["lookup"] = {5, 3, 2, 1, {}, {}};
     return stats;
   };
   model->memory = [] { return std::vector<MemoryPart>{{"weights", 1000}, {"kv", 200}}; };
