@@ -15,6 +15,7 @@
 #include "cli/digest.h"
 #include "cli/model_name.h"
 #include "cli/progress_bar.h"
+#include "core/safe_path.h"
 
 namespace drafthorse {
 namespace {

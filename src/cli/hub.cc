@@ -12,6 +12,7 @@
 #include "cli/download.h"
 #include "cli/http_client.h"
 #include "cli/hub_cache.h"
+#include "core/safe_path.h"
 
 namespace drafthorse {
 namespace {

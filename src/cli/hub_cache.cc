@@ -17,6 +17,8 @@
 #include <boost/json.hpp>
 
 #include "cli/model_name.h"
+#include "core/safe_path.h"
+#include "weights/hub_snapshot.h"
 
 namespace drafthorse {
 namespace {
@@ -100,26 +102,16 @@ fs::path repo_folder(const fs::path& cache, const std::string& repo) {
   std::string name = repo;
   size_t slash = name.find('/');
   if (slash != name.npos) name.replace(slash, 1, "--");
-  return cache / ("models--" + name);
+  return cache / (std::string(kHubRepository) + name);
 }
 
 std::optional<fs::path> find_snapshot(const fs::path& cache, const std::string& repo, const std::string& revision) {
-  fs::path folder = repo_folder(cache, repo);
-  std::error_code error;
-  if (is_safe_component(revision) && fs::is_directory(folder / "snapshots" / revision, error)) {
-    return folder / "snapshots" / revision;
-  }
-  if (!is_safe_path(revision)) return std::nullopt;
-  std::ifstream in(folder / "refs" / revision);
-  std::string commit;
-  in >> commit;
-  if (!is_safe_component(commit) || !fs::is_directory(folder / "snapshots" / commit, error)) return std::nullopt;
-  return folder / "snapshots" / commit;
+  return find_snapshot(repo_folder(cache, repo), revision);
 }
 
 std::optional<fs::path> find_blob(const fs::path& cache, const std::string& etag) {
   for (const fs::path& repo : entries(cache)) {
-    if (!repo.filename().string().starts_with("models--")) continue;
+    if (!repo.filename().string().starts_with(kHubRepository)) continue;
     if (fs::path blob = repo / "blobs" / etag; is_file(blob)) return blob;
   }
   return std::nullopt;
@@ -196,7 +188,7 @@ std::vector<ModelOnDisk> list_hub_cache(const fs::path& cache) {
   std::vector<ModelOnDisk> models;
   for (const fs::path& folder : entries(cache)) {
     std::string repo = folder.filename().string();
-    if (!repo.starts_with("models--")) continue;
+    if (!repo.starts_with(kHubRepository)) continue;
     repo.erase(0, 8);
     size_t dashes = repo.find("--");
     if (dashes == repo.npos) continue;

@@ -1,4 +1,5 @@
 #include "cli/model_name.h"
+#include "core/safe_path.h"
 
 #include <algorithm>
 #include <array>
@@ -111,21 +112,6 @@ const CatalogueEntry& demo_model() { return kCatalogue.back(); }
 const CatalogueEntry* find_in_catalogue(std::string_view alias) {
   auto found = std::ranges::find(kCatalogue, alias, &CatalogueEntry::alias);
   return found == kCatalogue.end() ? nullptr : &*found;
-}
-
-bool is_safe_component(std::string_view name) {
-  if (name.empty() || name.size() > 200 || name == "." || name == "..") return false;
-  return std::ranges::none_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7f || c == '/' || c == '\\'; });
-}
-
-bool is_safe_path(std::string_view path) {
-  if (path.empty() || path.size() > 1000) return false;
-  for (size_t begin = 0; begin <= path.size();) {
-    size_t end = std::min(path.find('/', begin), path.size());
-    if (!is_safe_component(path.substr(begin, end - begin))) return false;
-    begin = end + 1;
-  }
-  return true;
 }
 
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates) {

@@ -40,11 +40,6 @@ const CatalogueEntry& default_model();
 const CatalogueEntry& demo_model();
 const CatalogueEntry* find_in_catalogue(std::string_view alias);
 
-// True when `name` is one path component that is safe to create below a folder.
-bool is_safe_component(std::string_view name);
-// True when every component of a relative path of a repository is safe.
-bool is_safe_path(std::string_view path);
-
 // The nearest of `candidates` to a mistyped word, when it is near enough to be meant.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
 

@@ -101,7 +101,7 @@ struct DraftOffer {
   int length = 0;     // tokens proposed, at most kMostDraft
   double making = 0;  // time of making one drafted token, over that of a step of 1 row
   // P(accepted | those before were) of the first tokens where more is known than `acceptance` says. They are made
-  // already: their making is spent whether they are verified or not.
+  // already: their making is spent whether they are verified or not. (allot_drafts is asked before anything is made.)
   std::span<const double> known = {};
 };
 

@@ -299,8 +299,9 @@ struct Engine::Impl {
     return running.size() == 1 && running[0]->head ? running[0]->head->pending_rows() : 0;
   }
 
-  // What a step of decode and verify rows took, `heads` seconds of it for the head's drafts and the rows it entered. The whole of it counts,
-  // sampling and the sink included: that is what a step without drafts saves. gained: tokens of the first member.
+  // What a step of decode and verify rows took, `heads` seconds of it for the head's drafts and the rows it entered. The
+  // whole of it counts, sampling and the sink included: that is what a step without drafts saves. gained: tokens of the
+  // first member.
   void learn_costs(const std::vector<SequencePtr>& members, size_t rows, int gained, double heads, int entered,
                    double seconds) {
     if (!options.row_cost.empty()) return;

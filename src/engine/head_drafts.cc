@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 #include <vector>
 
 #include "draft/confidence.h"
@@ -30,9 +31,8 @@ MtpChoice take(Sequence& s, const HeadDrafting& drafting, std::span<const float>
     choice.token = (*drafting.replace)(index, choice.token);
     confidence = kUnknownConfidence;
   }
-  s.head_draft.push_back(choice.token);
   s.head_confidence.push_back(confidence);
-  const auto depth = static_cast<int>(s.head_draft.size());
+  const auto depth = static_cast<int>(s.head_confidence.size());
   s.head_known.push_back(confidence == kUnknownConfidence ? s.experience.head.conditional(0, depth)
                                                           : s.experience.confidence.conditional(confidence, depth));
   choice.more = s.request.max_draft > 0 || worth_verifying(s, drafting, s.head_depth) > depth;
@@ -72,6 +72,7 @@ void draft_with_heads(std::span<const std::shared_ptr<Sequence>> running, const 
   for (size_t i = 0; i < items.size(); ++i) {
     Sequence& s = *members[i];
     if (items[i].failed) s.head.reset();
+    s.head_draft = std::move(items[i].draft);
     if (s.head_depth == 0) continue;
     const auto made = static_cast<int>(s.head_draft.size());
     const int kept = s.request.max_draft > 0 ? made : worth_verifying(s, drafting, made);

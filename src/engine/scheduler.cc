@@ -7,6 +7,10 @@
 namespace drafthorse {
 namespace {
 
+constexpr double kEntrySafety = 1.5;      // by which what a head is to save exceeds what its start costs
+constexpr double kTryingShare = 0.02;     // of the steps so far that may go into trying a head that promises nothing
+constexpr double kCheapToLeaveOut = 1.5;  // rate with drafts over that without, up to which a plain step costs little
+
 // Tokens that a draft may have: the row after the last one brings a token too, and every row needs a position.
 int draft_limit(const Sequence& s, const StepLimits& limits) {
   const int most = s.request.max_draft > 0 ? s.request.max_draft : kMostDraft;
@@ -45,10 +49,6 @@ void park(Sequence& s, std::string_view name) {
   ++s.stats.speculation.parked;
 }
 
-constexpr double kEntrySafety = 1.5;  // by which what a head is to save exceeds what its start costs
-constexpr double kTryingShare =
-    0.02;  // of the steps so far that may go into trying a head that does not promise to pay
-
 // Time, in 1-row steps, of entering what the head's cache lacks: at first the whole prompt.
 double entering(const Sequence& s, const StepLimits& limits) {
   return s.head ? std::max(0, s.head->pending_rows() - 1) * limits.entry_cost : 0;
@@ -85,8 +85,6 @@ DraftOffer choose(Sequence& s, int limit, int decode_rows, int other_rows, const
   if (use_head && drafter.length > 0) s.shadow.watch(s.evidence, s.draft);
   return use_head ? head : drafter;
 }
-
-constexpr double kCheapToLeaveOut = 1.5;  // rate with drafts over that without
 
 // Cuts proposals to what pays; watches those that are left out.
 void allot(std::span<Sequence* const> drafting, int decode_rows, int other_rows, const StepLimits& limits) {

@@ -25,6 +25,7 @@ enum class DraftSource { none, drafter, head };
 // A head at depths 1, 2, 3-4, …: what it is taken to be worth before it was tried on this request.
 inline constexpr Acceptance::Priors kHeadPriors = {0.7, 0.7, 0.7, 0.7, 0.7, 0.7};
 inline constexpr int kUnknownConfidence = -1;
+inline constexpr double kAnswerLearn = 0.2;  // weight of an answer's length in the mean
 
 // What a request's drafts turned out to be worth.
 struct Experience {
@@ -32,8 +33,9 @@ struct Experience {
   Acceptance head{kHeadPriors};              // by depth alone, in class 0: what to expect before the head is run
   Acceptance confidence{kConfidencePriors};  // by the head's confidence, of what it has drafted
   double answer = 256;                       // tokens of an answer, a mean of late
+  // Where another request starts from, after an answer of `tokens`.
   Experience next(int tokens) const {
-    return {drafter.next(), head.next(), confidence.next(), answer + 0.2 * (tokens - answer)};
+    return {drafter.next(), head.next(), confidence.next(), answer + kAnswerLearn * (tokens - answer)};
   }
 };
 

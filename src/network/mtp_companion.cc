@@ -1,7 +1,6 @@
 #include "network/mtp_companion.h"
 
 #include <algorithm>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,12 +8,12 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include "weights/hub_snapshot.h"
+
 namespace drafthorse {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kRepoPrefix = "models--";
 
 std::string lower_case(std::string text) {
   for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -41,7 +40,7 @@ struct Place {
 Place place_of(const fs::path& folder, bool repository) {
   Place place{folder, {}, folder.filename().string(), repository};
   if (!repository) return place;
-  place.name.erase(0, kRepoPrefix.size());
+  place.name.erase(0, kHubRepository.size());
   if (const size_t at = place.name.find("--"); at != std::string::npos) {
     place.organisation = place.name.substr(0, at);
     place.name.erase(0, at + 2);
@@ -49,15 +48,12 @@ Place place_of(const fs::path& folder, bool repository) {
   return place;
 }
 
-bool is_repository(const fs::path& folder) { return folder.filename().string().starts_with(kRepoPrefix); }
+bool is_repository(const fs::path& folder) { return folder.filename().string().starts_with(kHubRepository); }
 
 // What a repository's main branch was when it was downloaded, or its only snapshot.
 std::optional<fs::path> snapshot_of(const fs::path& repository) {
+  if (const auto current = find_snapshot(repository, "main")) return current;
   std::error_code error;
-  std::string commit;
-  std::ifstream(repository / "refs" / "main") >> commit;
-  const bool safe = !commit.empty() && commit != ".." && commit.find('/') == std::string::npos;
-  if (safe && fs::is_directory(repository / "snapshots" / commit, error)) return repository / "snapshots" / commit;
   std::vector<fs::path> found;
   for (fs::directory_iterator entry(repository / "snapshots", error), end; !error && entry != end;
        entry.increment(error)) {

@@ -16,18 +16,16 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 import urllib.request
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+from script import Skip, add_options, expect, run_tests  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODEL = ROOT / ".cache/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 BINARY = None
 HOME = None
-
-
-class Skip(Exception):
-    pass
 
 
 def model():
@@ -47,11 +45,6 @@ def run(*arguments, stdin=None, seconds=120):
                             input=stdin.encode() if stdin is not None else None,
                             **({} if stdin is not None else {"stdin": subprocess.DEVNULL}))
     return result.returncode, result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
-
-
-def expect(condition, *context):
-    if not condition:
-        raise AssertionError(" ".join(str(part) for part in context) or "condition is false")
 
 
 def expect_error(result, status, *words):
@@ -345,32 +338,12 @@ def test_interrupt_while_generating():
 def main():
     global BINARY, HOME
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--binary", required=True)
-    parser.add_argument("--only", default="")
-    parser.add_argument("-v", "--verbose", action="store_true")
+    add_options(parser)
     options = parser.parse_args()
     BINARY = str(Path(options.binary).resolve())
-    passed = failed = skipped = 0
     with tempfile.TemporaryDirectory() as home:
         HOME = home
-        for name, test in sorted(globals().items()):
-            if not name.startswith("test_") or options.only not in name:
-                continue
-            began = time.monotonic()
-            try:
-                test()
-                passed += 1
-                if options.verbose:
-                    print(f"ok {name} ({time.monotonic() - began:.1f} s)", flush=True)
-            except Skip as reason:
-                skipped += 1
-                print(f"skipped {name}: {reason}")
-            except Exception:
-                failed += 1
-                print(f"FAILED {name}")
-                traceback.print_exc(file=sys.stdout)
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
-    return 1 if failed else 0
+        return run_tests(globals(), options)
 
 
 if __name__ == "__main__":

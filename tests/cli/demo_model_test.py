@@ -13,24 +13,17 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 import urllib.request
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+from script import Skip, add_options, expect, run_tests  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NAME = "drafthorse-demo-33m"
 DEAD = "http://127.0.0.1:1"
 BINARY = None
 SANITISED = False
-
-
-class Skip(Exception):
-    pass
-
-
-def expect(condition, *context):
-    if not condition:
-        raise AssertionError(" ".join(str(part) for part in context) or "condition is false")
 
 
 class Place:
@@ -206,30 +199,11 @@ def test_selftest_takes_it():
 def main():
     global BINARY, SANITISED
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--binary", required=True, type=lambda text: str(Path(text).resolve()))
-    parser.add_argument("--only", default="", help="part of a test's name")
-    parser.add_argument("-v", "--verbose", action="store_true")
+    add_options(parser)
     options = parser.parse_args()
-    BINARY = options.binary
+    BINARY = str(Path(options.binary).resolve())
     SANITISED = any(name in Path(BINARY).read_bytes() for name in (b"__asan_init", b"__tsan_init"))
-    passed = failed = skipped = 0
-    for name, test in list(globals().items()):
-        if not name.startswith("test_") or options.only not in name:
-            continue
-        began = time.monotonic()
-        try:
-            test()
-            passed += 1
-            if options.verbose:
-                print(f"ok {name} ({time.monotonic() - began:.1f} s)")
-        except Skip as reason:
-            skipped += 1
-            print(f"skipped {name}: {reason}")
-        except Exception:
-            failed += 1
-            print(f"FAILED {name}\n{traceback.format_exc()}")
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
-    return int(failed > 0)
+    return run_tests(globals(), options)
 
 
 if __name__ == "__main__":

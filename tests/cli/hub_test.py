@@ -14,18 +14,16 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+from script import Skip, add_options, expect, run_tests  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from hub_standin import COMMIT, GOOD_TOKEN, HubStandIn, Repo  # noqa: E402
 
 BINARY = None
 DATA = random.Random(1).randbytes(3 << 20)
-
-
-class Skip(Exception):
-    pass
 
 
 class Sandbox:
@@ -65,11 +63,6 @@ class Sandbox:
 
     def blobs(self):
         return sorted(p.name for p in self.cache.glob("models--*/blobs/*"))
-
-
-def expect(condition, *context):
-    if not condition:
-        raise AssertionError(" ".join(str(part) for part in context) or "condition is false")
 
 
 def expect_pulled(sandbox, result, data=DATA):
@@ -413,30 +406,10 @@ def test_default_model_refuses_another_file():
 def main():
     global BINARY
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--binary", required=True)
-    parser.add_argument("--only", default="")
-    parser.add_argument("-v", "--verbose", action="store_true")
+    add_options(parser)
     options = parser.parse_args()
     BINARY = str(Path(options.binary).resolve())
-    passed = failed = skipped = 0
-    for name, test in sorted(globals().items()):
-        if not name.startswith("test_") or options.only not in name:
-            continue
-        began = time.monotonic()
-        try:
-            test()
-            passed += 1
-            if options.verbose:
-                print(f"ok {name} ({time.monotonic() - began:.1f} s)")
-        except Skip as reason:
-            skipped += 1
-            print(f"skipped {name}: {reason}")
-        except Exception:
-            failed += 1
-            print(f"FAILED {name}")
-            traceback.print_exc(file=sys.stdout)
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
-    return 1 if failed else 0
+    return run_tests(globals(), options)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
 #include "cli/hub_cache.h"
 #include "cli/model_name.h"
+#include "core/safe_path.h"
 
 namespace drafthorse {
 namespace {

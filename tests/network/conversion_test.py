@@ -15,8 +15,10 @@ import struct
 import subprocess
 import sys
 import tempfile
-import traceback
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+from script import add_options, expect, run_tests  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -27,12 +29,6 @@ CONVERT = ROOT / "tools/convert_to_mlx.py"
 BINARY = GREEDY_TOKENS = PYTHON = FOLDER = None
 HIDDEN, VOCAB, HEAD, KEY, EXPERTS, INNER = 128, 512, 64, 64, 4, 64
 PROMPTS = [[72, 101, 108, 108, 111], [5, 400, 33, 7, 7, 7, 500, 12, 256, 90, 91], list(range(40, 104))]
-
-
-
-def expect(condition, *context):
-    if not condition:
-        raise AssertionError(" ".join(str(part) for part in context) or "condition is false")
 
 
 def bf16_bytes(values):
@@ -269,27 +265,18 @@ def python_with_numpy():
 def main():
     global BINARY, GREEDY_TOKENS, PYTHON, FOLDER
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--binary", required=True, type=lambda text: Path(text).resolve())
-    parser.add_argument("--only", default="", help="part of a test's name")
+    add_options(parser)
     options = parser.parse_args()
-    BINARY, GREEDY_TOKENS, PYTHON = options.binary, options.binary.parent / "tests/greedy_tokens", python_with_numpy()
-    chosen = {name: test for name, test in globals().items() if name.startswith("test_") and options.only in name}
+    BINARY = Path(options.binary).resolve()
+    GREEDY_TOKENS, PYTHON = BINARY.parent / "tests/greedy_tokens", python_with_numpy()
     if not PYTHON:
+        chosen = [name for name in globals() if name.startswith("test_") and options.only in name]
         print("numpy is missing: scripts/setup --dev installs python3-numpy")
         print(f"0 passed, 0 failed, {len(chosen)} skipped")
         return 0
-    passed = failed = 0
     with tempfile.TemporaryDirectory() as folder:
         FOLDER = Path(folder)
-        for name, test in chosen.items():
-            try:
-                test()
-                passed += 1
-            except Exception:
-                failed += 1
-                print(f"FAILED {name}\n{traceback.format_exc()}")
-    print(f"{passed} passed, {failed} failed")
-    return int(failed > 0)
+        return run_tests(globals(), options)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,15 @@ import os
 import subprocess
 import sys
 import tempfile
-import traceback
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+from script import add_options, expect, run_tests  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MAKE = ROOT / "tools/make_synthetic_checkpoint.py"
 BINARY = None
 FOLDER = None
-
-
-def expect(condition, *context):
-    if not condition:
-        raise AssertionError(" ".join(str(part) for part in context) or "condition is false")
 
 
 def make(name, *arguments):
@@ -168,24 +165,12 @@ def test_bench_draft():
 def main():
     global BINARY, FOLDER
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--binary", required=True, type=lambda text: str(Path(text).resolve()))
-    parser.add_argument("--only", default="", help="part of a test's name")
+    add_options(parser)
     options = parser.parse_args()
-    BINARY = options.binary
-    passed = failed = 0
+    BINARY = str(Path(options.binary).resolve())
     with tempfile.TemporaryDirectory() as folder:
         FOLDER = Path(folder)
-        for name, test in list(globals().items()):
-            if not name.startswith("test_") or options.only not in name:
-                continue
-            try:
-                test()
-                passed += 1
-            except Exception:
-                failed += 1
-                print(f"FAILED {name}\n{traceback.format_exc()}")
-    print(f"{passed} passed, {failed} failed")
-    return int(failed > 0)
+        return run_tests(globals(), options)
 
 
 if __name__ == "__main__":
